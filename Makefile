@@ -1,0 +1,45 @@
+# Every target sets itself up from nothing: a Python 3.11 or newer is all it needs.
+#
+#   make demo    train on the sample, evaluate, and show what comes out
+#   make test    set up, check, and run every test but the ones that need a GPU
+#   make check   the linters, the types and the generated documentation
+#   make docs    write docs/reference from the code again
+#   make setup   only the environment, in .venv
+#   make clean   remove .venv and everything the tools left behind
+#
+# Another Python: make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+IN_VENV := VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
+
+.PHONY: setup demo test check docs clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	  "Avow needs Python 3.11 or newer. Name one: make PYTHON=python3.12 ...")'
+	@echo "Setting up $(VENV) (some minutes the first time)"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check \
+	  -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+demo: setup
+	@$(IN_VENV) scripts/demo
+
+check: setup
+	@$(IN_VENV) scripts/check
+
+test: check
+	@browser="$$(scripts/browser)" && \
+	  $(IN_VENV) AVOW_CHROMIUM="$$browser" scripts/test
+
+docs: setup
+	@$(IN_VENV) scripts/docs
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find avow tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

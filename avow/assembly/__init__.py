@@ -1,0 +1,1 @@
+"""Floor 3: recipe to objects to numbers."""

@@ -1,0 +1,163 @@
+"""From scores to the rows of a table: recall both ways, per view and for their average."""
+
+import datetime
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+import avow
+from avow.assembly.pairs import FeaturedSplit
+from avow.assembly.scores import Blocks, batches, compare, encode
+from avow.core.contracts import Method
+from avow.core.errors import BadData
+from avow.data._captions import TokenTable
+from avow.metrics.recall import (
+    Ranks,
+    Recall,
+    average,
+    bootstrap,
+    folds,
+    ranks,
+    summarise,
+)
+
+VIEWS = ("image view", "text view")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    recall: Recall
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            **self.recall.to_dict(),
+            "intervals": {key: list(ends) for key, ends in self.intervals.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The rows, and what they are rows of."""
+
+    rows: tuple[Row, ...]
+    about: dict[str, Any]
+
+    @property
+    def best(self) -> Row:
+        """The row a paper would print: the average of the views where there are two."""
+        return self.rows[-1]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"about": self.about, "rows": [row.to_dict() for row in self.rows]}
+
+
+def score_views(
+    views: Sequence[Method],
+    split: FeaturedSplit,
+    table: TokenTable,
+    device: torch.device | str,
+    blocks: Blocks | None = None,
+    progress: bool = False,
+) -> list[Float[np.ndarray, "images texts"]]:
+    """The similarity matrix of every view over a whole split."""
+    blocks = blocks or Blocks()
+    matrices = []
+    for view in views:
+        view.eval()
+        visual = encode(
+            view.encode_visual,
+            (split.regions(part) for part in batches(len(split.rows), blocks.encode)),
+            device,
+        )
+        text = encode(
+            view.encode_text,
+            (
+                table.tokens(torch.from_numpy(part))
+                for part in batches(len(split.captions), blocks.encode)
+            ),
+            device,
+        )
+        matrices.append(compare(view, visual, text, device, blocks, len(views), progress))
+    return matrices
+
+
+def evaluate(
+    scores: Sequence[Float[np.ndarray, "images texts"]],
+    image_of: Int[np.ndarray, " texts"],
+    *,
+    fold: int = 0,
+    draws: int = 1000,
+    about: dict[str, Any] | None = None,
+) -> Evaluation:
+    """Recall of each view and of their average; `fold` images at a time where given.
+
+    draws: bootstrap draws for the 95 % intervals, 0 for none.
+    """
+    _check(scores, image_of, fold)
+    names = VIEWS if len(scores) == 2 else [f"view {n + 1}" for n in range(len(scores))]
+    groups = [(name, [score]) for name, score in zip(names, scores, strict=True)]
+    groups.append(("both views" if len(scores) > 1 else "model", list(scores)))
+    if len(scores) == 1:
+        groups = groups[1:]
+    rows = [Row(name, *_measure(group, image_of, fold, draws)) for name, group in groups]
+    facts = {
+        "images": int(scores[0].shape[0]),
+        "texts": int(scores[0].shape[1]),
+        "protocol": f"mean of folds of {fold} images" if fold else "whole split",
+        "avow": avow.__version__,
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "date": datetime.date.today().isoformat(),
+    }
+    return Evaluation(tuple(rows), facts | (about or {}))
+
+
+def _measure(
+    group: Sequence[np.ndarray], image_of: np.ndarray, fold: int, draws: int
+) -> tuple[Recall, dict[str, tuple[float, float]]]:
+    if fold:
+        parts = folds(image_of, group[0].shape[0], fold)
+        found = [
+            ranks([score[images][:, texts] for score in group], image_of[texts] % fold)
+            for images, texts in parts
+        ]
+        return average([summarise(one) for one in found]), {}
+    found_whole: Ranks = ranks(group, image_of)
+    intervals = bootstrap(found_whole, image_of, draws) if draws else {}
+    return summarise(found_whole), intervals
+
+
+def _check(scores: Sequence[np.ndarray], image_of: np.ndarray, fold: int) -> None:
+    images, texts = scores[0].shape
+    if len(image_of) != texts:
+        raise BadData(
+            f"There are {texts} texts and {len(image_of)} answers saying which image each "
+            "belongs to. Expected one answer per text."
+        )
+    if fold > images:
+        raise BadData(
+            f"A fold of {fold} images was asked for and the split has {images}. Expected "
+            "a fold no larger than the split; leave --fold out for the whole split."
+        )
+    counts = np.bincount(image_of, minlength=images)
+    if (counts == 0).any():
+        raise BadData(
+            f"Image number {int(np.argmin(counts))} has no caption. Expected at least one "
+            "per image; leave it out of the split."
+        )
+    for score in scores:
+        if not all(np.isfinite(row).all() for row in np.array_split(score, 64)):
+            raise BadData(
+                "Some similarities are not finite. Expected numbers; check the features "
+                "for NaN with `avow features --verify` and the run for a diverged loss."
+            )

@@ -1,0 +1,283 @@
+"""A trained model: photographs and texts in, similarities and opinions out.
+
+    model = Model.from_pretrained("runs/flickr8k-vse_infty_tcl")
+    model.similarity(["dog.jpg"], ["a dog on a beach"])
+    model.opinion(["dog.jpg"], ["a dog on a beach", "a plate of food"]).uncertainty
+
+It holds one network per view. Their similarities are averaged to rank; each view's own
+stay reachable. Opinions carry the K, tau and evidence function they were formed with in
+`evidence_settings`, because an uncertainty means nothing without them.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+import avow
+from avow import backbones
+from avow.assembly.checkpoint import load_weights, read_json, save_weights
+from avow.assembly.pairs import whole
+from avow.assembly.photographs import grid_regions, open_photograph
+from avow.assembly.recipe import Recipe
+from avow.assembly.scores import batches, encode
+from avow.blocks.pretrained import text_files
+from avow.core import folder as registry
+from avow.core.contracts import Backbone, Method, Regions, Tokeniser
+from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
+from avow.core.files import new_folder
+from avow.core.opinion import Opinion
+from avow.data._captions import TokenTable
+from avow.data._vocabulary import Vocabulary
+from avow.data._wordpiece import WordPieces
+
+Images = Sequence[str | Path | Image.Image] | Regions | Float[Tensor, "images parts dim"]
+FORMAT = 1
+
+
+class Model:
+    """Views that were trained together, with all that is needed to use them."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        views: Sequence[Method],
+        tokeniser: Tokeniser,
+        visual: dict[str, Any],
+        history: dict[str, Any] | None = None,
+    ):
+        self.recipe = recipe
+        self.views = list(views)
+        self.tokeniser = tokeniser
+        self.visual = visual
+        """Width, number and origin of the image features the views take."""
+        self.history = history or {}
+        """Where the weights come from: data and feature fingerprints, dev result."""
+
+    @classmethod
+    def from_pretrained(cls, run: str | Path, device: str = "cpu") -> "Model":
+        """Open a run of `avow train`, or a folder that `save_pretrained` wrote."""
+        home = _model_folder(Path(run))
+        about = read_json(home / "avow.json")
+        if about.get("format") != FORMAT:
+            raise WrongCheckpoint(
+                f"{str(home)!r} has format {about.get('format')!r}. Expected {FORMAT}; open "
+                f"it with the Avow version that wrote it ({about.get('avow')})."
+            )
+        recipe = Recipe.from_dict(about["recipe_name"], about["recipe"])
+        tokeniser = _open_tokeniser(home)
+        views = build_views(recipe, tokeniser, about["visual"]["dim"], home)
+        _fill(views, load_weights(home), home)
+        model = cls(recipe, views, tokeniser, about["visual"], about["history"])
+        return model.to(device)
+
+    def save_pretrained(self, where: str | Path) -> None:
+        """Write the model into the folder `where`, replacing what was there."""
+        with new_folder(Path(where)) as home:
+            self.tokeniser.save(home)
+            if self.recipe.method.get("text") in ("bert", "minilm"):
+                config = self.views[0].text.transformer.config  # type: ignore[union-attr]
+                config.save_pretrained(home)
+            state = {
+                f"{number}.{name}": tensor
+                for number, view in enumerate(self.views)
+                for name, tensor in view.state_dict().items()
+            }
+            save_weights(state, home)
+            about = {
+                "format": FORMAT,
+                "avow": avow.__version__,
+                "recipe_name": self.recipe.name,
+                "recipe": self.recipe.to_dict(),
+                "visual": self.visual,
+                "history": self.history,
+            }
+            (home / "avow.json").write_text(json.dumps(about, indent=1))
+
+    def to(self, device: str) -> "Model":
+        for view in self.views:
+            view.to(device).eval()
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.views[0].parameters()).device
+
+    @property
+    def evidence_settings(self) -> dict[str, Any]:
+        """tau and evidence function of the loss; the defaults where it has none."""
+        loss = self.recipe.loss
+        return {"tau": loss.get("tau", 0.05), "kind": loss.get("evidence", "exp")}
+
+    def similarity(self, images: Images, texts: Sequence[str]) -> Float[Tensor, "i t"]:
+        """Similarity in [-1, 1] of every image with every text, averaged over views."""
+        return torch.stack(self.similarities(images, texts)).mean(0)
+
+    @torch.inference_mode()
+    def similarities(
+        self, images: Images, texts: Sequence[str]
+    ) -> list[Float[Tensor, "i t"]]:
+        """The same per view: view 0 answers image queries, view 1 text queries."""
+        regions = self.regions(images)
+        if not len(texts):
+            raise BadData("There is no text to compare with. Expected at least one.")
+        table = TokenTable.from_captions(self.tokeniser, texts)
+        out = []
+        for view in self.views:
+            visual = encode(
+                view.encode_visual,
+                (_part(regions, p) for p in _parts(regions)),
+                self.device,
+            )
+            text = encode(
+                view.encode_text,
+                (table.tokens(torch.from_numpy(p)) for p in batches(len(texts), 256)),
+                self.device,
+            )
+            visual, text = visual.to(self.device), text.to(self.device)
+            out.append(view.similarity(visual, text).cpu())
+        return out
+
+    def opinion(
+        self,
+        images: Images,
+        texts: Sequence[str],
+        query: Literal["image", "text"] = "image",
+        view: Literal["all", "own"] = "all",
+    ) -> Opinion:
+        """One opinion per query over the other side's items.
+
+        view: "all" reads the averaged similarity, "own" the view that learnt the query's
+        direction.
+        """
+        scores = self.similarities(images, texts)
+        own = 0 if query == "image" or len(scores) == 1 else 1
+        chosen = torch.stack(scores).mean(0) if view == "all" else scores[own]
+        if query == "text":
+            chosen = chosen.T
+        return Opinion.from_similarity(chosen, **self.evidence_settings)
+
+    def regions(self, images: Images) -> Regions:
+        """Images as the views take them: files and pictures pass the backbone first."""
+        if isinstance(images, Regions):
+            return self._checked(images)
+        if isinstance(images, Tensor):
+            return self._checked(whole(images.float(), None))
+        if not len(images):
+            raise BadData("There is no image to compare with. Expected at least one.")
+        pictures = [
+            image if isinstance(image, Image.Image) else open_photograph(Path(image))
+            for image in images
+        ]
+        grid = self.recipe.features.grid if self.recipe.features else 6
+        return grid_regions(self.backbone, pictures, grid, self.device)
+
+    @cached_property
+    def backbone(self) -> Backbone:
+        """The pixel network the features came from."""
+        wanted = self.recipe.features
+        if wanted is None:
+            raise BadFeatures(
+                f"The run {self.recipe.name!r} was trained on features that came with its "
+                "dataset. Expected such features, not photographs: pass a tensor [images, "
+                "parts, dim]."
+            )
+        made = registry.build(
+            backbones, wanted.backbone, size=wanted.size, **wanted.settings
+        )
+        if made.identity != self.visual["identity"]:
+            raise BadFeatures(
+                f"The installed backbone is {made.identity} and the run was trained with "
+                f"{self.visual['identity']}. Expected the same; install the version of its "
+                "weights that the run names."
+            )
+        return made.to(self.device).eval()
+
+    def _checked(self, regions: Regions) -> Regions:
+        if regions.features.shape[-1] != self.visual["dim"]:
+            raise BadFeatures(
+                f"The features have {regions.features.shape[-1]} numbers per part. Expected "
+                f"{self.visual['dim']}, as the run was trained with."
+            )
+        if not torch.isfinite(regions.features).all():
+            raise BadFeatures(
+                "The features hold NaN or infinite numbers. Expected finite ones; extract "
+                "them again."
+            )
+        return regions
+
+
+def build_views(
+    recipe: Recipe, tokeniser: Tokeniser, visual_dim: int, trained: Path | None = None
+) -> list[Method]:
+    """Fresh networks for every view of a recipe; `trained`: weights will be loaded."""
+    sizes: dict[str, Any] = {"visual_dim": visual_dim, "vocabulary": tokeniser.size}
+    if trained is not None:
+        sizes["pretrained"] = False
+        if (trained / "config.json").is_file():
+            sizes["text_source"] = str(trained)
+    return [recipe.build_method(**sizes) for _ in range(recipe.build_loss().views)]
+
+
+def build_tokeniser(recipe: Recipe, captions: Sequence[str]) -> Tokeniser:
+    """The tokeniser a recipe's text encoder needs; word lists come from `captions`."""
+    kind = recipe.method.get("text", "gru")
+    if kind in ("bert", "minilm"):
+        source = recipe.method.get("text_source", "") or (
+            "minilm" if kind == "minilm" else "bert-base-uncased"
+        )
+        return WordPieces.open(text_files(source) / "tokenizer.json")
+    return Vocabulary.from_captions(captions)
+
+
+def _open_tokeniser(home: Path) -> Tokeniser:
+    if (home / "vocabulary.json").is_file():
+        return Vocabulary.open(home / "vocabulary.json")
+    return WordPieces.open(home / "tokenizer.json")
+
+
+def _model_folder(run: Path) -> Path:
+    """The folder with the weights: `run` itself, or its best checkpoint."""
+    if (run / "avow.json").is_file():
+        return run
+    pointer = run / "best"
+    if pointer.is_file():
+        return run / pointer.read_text().strip()
+    raise WrongCheckpoint(
+        f"There is no model in {str(run)!r}. Expected a folder made by `avow train` or "
+        "`save_pretrained`."
+    )
+
+
+def _fill(views: Sequence[Method], state: dict[str, Tensor], home: Path) -> None:
+    for number, view in enumerate(views):
+        prefix = f"{number}."
+        own = {
+            name.removeprefix(prefix): tensor
+            for name, tensor in state.items()
+            if name.startswith(prefix)
+        }
+        try:
+            view.load_state_dict(own)
+        except RuntimeError as error:
+            raise WrongCheckpoint(
+                f"The weights in {str(home)!r} do not fit their recipe: {error}. Expected "
+                "the weights of the same method; copy the run again or train it anew."
+            ) from error
+
+
+def _parts(regions: Regions) -> list[np.ndarray]:
+    return list(batches(len(regions.features), 256))
+
+
+def _part(regions: Regions, place: np.ndarray) -> Regions:
+    index = torch.from_numpy(place)
+    boxes = None if regions.boxes is None else regions.boxes[index]
+    return Regions(regions.features[index], regions.present[index], boxes)

@@ -1,0 +1,93 @@
+"""A split with its features: which stored row belongs to which caption."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from avow.core.contracts import PairedDataset, Regions
+from avow.core.errors import BadData, BadFeatures
+from avow.data._features import FeatureRows, FeatureStore, NpyRows
+
+
+@dataclass(frozen=True)
+class FeaturedSplit:
+    """Images that have features, and their captions; others are left out."""
+
+    source: FeatureRows | NpyRows
+    image_ids: tuple[str, ...]
+    rows: Int[np.ndarray, " images"]
+    """For each image, its row in `source`."""
+    captions: tuple[str, ...]
+    image_of: Int[np.ndarray, " captions"]
+    boxes: Float[np.ndarray, "parts 4"] | None
+
+    @classmethod
+    def join(
+        cls, dataset: PairedDataset, name: str, store: FeatureStore | None
+    ) -> "FeaturedSplit":
+        """Split `name` of `dataset` with the features of `store`, or with its own."""
+        if name not in dataset.splits:
+            raise BadData(
+                f"The dataset {dataset.name!r} has no split {name!r}. "
+                f"It has: {', '.join(dataset.splits)}."
+            )
+        split = dataset.splits[name]
+        if store is not None:
+            source, boxes = store.split(name), store.boxes
+        elif split.features is not None:
+            source, boxes = NpyRows(split), None
+        else:
+            raise BadFeatures(
+                f"The split {name!r} of {dataset.name!r} has photographs and no features. "
+                "Expected a folder made by `avow features`; make one and name it with "
+                "--features."
+            )
+        found = source.rows_of(split.image_ids)
+        kept = np.flatnonzero(found >= 0)
+        if not len(kept):
+            raise BadFeatures(
+                f"None of the {len(found)} images of split {name!r} has features. "
+                "Expected features of the same dataset; run `avow features` on it."
+            )
+        place = np.full(len(found), -1, np.int64)
+        place[kept] = np.arange(len(kept))
+        chosen = np.flatnonzero(place[split.image_of] >= 0)
+        return cls(
+            source,
+            tuple(split.image_ids[index] for index in kept),
+            found[kept],
+            tuple(split.captions[index] for index in chosen),
+            place[split.image_of[chosen]],
+            boxes,
+        )
+
+    @property
+    def parts(self) -> int:
+        return int(self.source.shape[1])
+
+    @property
+    def dim(self) -> int:
+        return int(self.source.shape[2])
+
+    def features(self, images: Int[np.ndarray, " items"]) -> torch.Tensor:
+        """The stored features of some images, in the stored precision."""
+        return torch.from_numpy(self.source.rows(self.rows[images]))
+
+    def regions(self, images: Int[np.ndarray, " items"]) -> Regions:
+        """Some images as a method takes them, on the host."""
+        return whole(self.features(images).float(), self.boxes)
+
+
+def whole(
+    features: Float[torch.Tensor, "items parts dim"],
+    boxes: Float[np.ndarray, "parts 4"] | None,
+) -> Regions:
+    """Features of which every part is present."""
+    items, parts, _ = features.shape
+    present = torch.ones(items, parts, dtype=torch.bool, device=features.device)
+    places = None
+    if boxes is not None:
+        places = torch.from_numpy(boxes).to(features.device).expand(items, -1, -1)
+    return Regions(features, present, places)

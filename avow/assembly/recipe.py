@@ -1,0 +1,196 @@
+"""A recipe: what to build and how to train it, in about twenty lines of TOML.
+
+    [data]      which dataset, and settings of its reader
+    [features]  which backbone made the image features (absent: the dataset has them)
+    [method]    name, and the keyword arguments of its `build`
+    [loss]      name, and the keyword arguments of its `build`
+    [train]     the fields of `Training` below
+
+Every key is checked against what the named part really takes, so a typo stops in a
+second with the list of real settings.
+"""
+
+import copy
+import dataclasses
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from avow import losses, methods
+from avow.core import folder
+from avow.core.contracts import Loss, Method
+from avow.core.errors import BadRecipe, UnknownName
+
+HOME = Path(__file__).parent.parent / "recipes"
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the weights are learnt. Rates and ratios as the papers give them."""
+
+    epochs: int = 25
+    batch: int = 128
+    lr: float = 5e-4
+    optimiser: Literal["adamw", "adam"] = "adamw"
+    weight_decay: float = 0.01
+    decay_after: int = 15
+    """The learning rate is multiplied by `decay` once, after this many epochs."""
+    decay: float = 0.1
+    clip: float = 2.0
+    """Largest gradient norm of each view."""
+    pretrained_lr: float = 0.1
+    """Learning rate of a pretrained text encoder, relative to `lr`."""
+    pretrained_from: int = 1
+    """Epochs for which a pretrained text encoder stays frozen."""
+    words_changed: float = 0.2
+    regions_changed: float = 0.2
+    region_change: Literal["drop", "mask"] = "drop"
+    same_image_matches: bool = False
+    """Whether captions of one image in one batch all count as its matches."""
+    precision: Literal["fp32", "tf32", "bf16"] = "tf32"
+    gather: bool = False
+    """With several processes: whether K is the global batch."""
+    patience: int = 0
+    """Stop after this many epochs without a better dev rSum; 0 never stops early."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Features:
+    """Which features the recipe was written for."""
+
+    backbone: str = "efficientnet_lite2"
+    size: int = 256
+    grid: int = 6
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A checked recipe; `build_*` turn its parts into objects."""
+
+    name: str
+    data: dict[str, Any]
+    features: Features | None
+    method: dict[str, Any]
+    loss: dict[str, Any]
+    train: Training
+
+    @classmethod
+    def open(
+        cls, name: str, changes: Sequence[str] = (), loss: str | None = None
+    ) -> "Recipe":
+        """The recipe called `name` (or a .toml file), with `part.key=value` changes."""
+        path = Path(name) if name.endswith(".toml") else HOME / f"{name}.toml"
+        if not path.is_file():
+            raise UnknownName("recipes", name, names())
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise BadRecipe(
+                f"The recipe {str(path)!r} is not valid TOML: {error}. Expected tables "
+                "[data], [method], [loss] and [train]; mend the line named."
+            ) from error
+        if loss is not None:
+            content["loss"] = {"name": loss}
+        for change in changes:
+            _apply(content, change)
+        return cls.from_dict(name.removesuffix(".toml"), content)
+
+    @classmethod
+    def from_dict(cls, name: str, content: dict[str, Any]) -> "Recipe":
+        content = copy.deepcopy(content)
+        known = ("data", "features", "method", "loss", "train")
+        for key, value in content.items():
+            if key not in known:
+                raise BadRecipe(folder.unknown_setting("A recipe", key, known))
+            if not isinstance(value, dict):
+                raise BadRecipe(
+                    f"'{key}' of the recipe is {value!r}. Expected a table: write [{key}]."
+                )
+        for part in ("data", "method", "loss"):
+            if "name" not in content.get(part, {}):
+                raise BadRecipe(
+                    f"The recipe {name!r} has no name in [{part}]. Expected "
+                    f'name = "…" there.'
+                )
+        made = None
+        if "features" in content:
+            made = _fill(Features, "features", content["features"])
+        train = _fill(Training, "train", content.get("train", {}))
+        recipe = cls(name, content["data"], made, content["method"], content["loss"], train)
+        recipe._check_settings()
+        return recipe
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of the TOML file; `from_dict` reads it back."""
+        out: dict[str, Any] = {"data": self.data}
+        if self.features is not None:
+            out["features"] = dataclasses.asdict(self.features)
+        out |= {"method": self.method, "loss": self.loss}
+        out["train"] = dataclasses.asdict(self.train)
+        return out
+
+    def build_loss(self) -> Loss:
+        return folder.build(losses, **self.loss)
+
+    def build_method(self, **sizes: Any) -> Method:
+        """The method; `sizes` are what only the data knows (widths, vocabulary)."""
+        return folder.build(methods, **{**self.method, **sizes})
+
+    def _check_settings(self) -> None:
+        for package, part in ((methods, self.method), (losses, self.loss)):
+            settings = {key: value for key, value in part.items() if key != "name"}
+            folder.check(package, part["name"], settings)
+
+
+def names() -> list[str]:
+    """Every recipe that comes with the package, as `dataset/name`."""
+    found = HOME.glob("*/*.toml")
+    return sorted(str(path.relative_to(HOME).with_suffix("")) for path in found)
+
+
+def source(name: str) -> str:
+    """The text of a recipe, comments included."""
+    return (HOME / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def header(name: str) -> str:
+    """The comment at the top of a recipe: command, time, result."""
+    head = []
+    for line in source(name).splitlines():
+        if not line.startswith("#"):
+            break
+        head.append(line.removeprefix("#").strip())
+    return "\n".join(head)
+
+
+def _fill(kind: type, part: str, values: dict[str, Any]) -> Any:
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    for key, value in values.items():
+        if key not in fields:
+            raise BadRecipe(folder.unknown_setting(f"[{part}]", key, list(fields)))
+        folder.check_type(f"{part}.{key}", value, fields[key].type)
+    values = {
+        key: float(value) if fields[key].type is float else value
+        for key, value in values.items()
+    }
+    return kind(**values)
+
+
+def _apply(content: dict[str, Any], change: str) -> None:
+    """Write one `part.key=value` into the content; the value is TOML, or a bare word."""
+    place, equals, text = change.partition("=")
+    part, dot, key = place.strip().partition(".")
+    if not (equals and dot and key):
+        raise BadRecipe(
+            f"The change {change!r} cannot be read. Expected part.key=value, such as "
+            "loss.tau=0.1."
+        )
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    content.setdefault(part, {})[key] = value

@@ -1,0 +1,142 @@
+"""Every image against every text, in blocks, under a memory budget.
+
+Items are encoded once and kept in host memory; scores are computed block by block on the
+device. A score matrix larger than the budget lies in a temporary file instead of memory.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from tqdm import tqdm
+
+from avow.core.contracts import Encoded, Method, Regions, Tokens
+from avow.core.errors import BadRecipe
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How much is done at once."""
+
+    encode: int = 256
+    images: int = 512
+    texts: int = 4096
+    memory: int = 2 * 2**30
+    """Bytes of host memory that all score matrices together may take."""
+
+
+@torch.inference_mode()
+def encode(
+    encoder: Callable[[Regions], Encoded] | Callable[[Tokens], Encoded],
+    batches: Iterator[Regions] | Iterator[Tokens],
+    device: torch.device | str,
+) -> Encoded:
+    """Encode batch after batch; the result lies in host memory."""
+    done = [encoder(batch.to(device)) for batch in batches]  # type: ignore[arg-type]
+    longest = max(part.parts.shape[1] for part in done)
+    padded = [_pad(part, longest) for part in done]
+    return Encoded(
+        torch.cat([part.parts.float().cpu() for part in padded]),
+        torch.cat([part.present.cpu() for part in padded]),
+    )
+
+
+@torch.inference_mode()
+def compare(
+    method: Method,
+    visual: Encoded,
+    text: Encoded,
+    device: torch.device | str,
+    blocks: Blocks,
+    matrices: int = 1,
+    progress: bool = False,
+) -> Float[np.ndarray, "images texts"]:
+    """The similarity of every pair. `matrices`: how many share the memory budget."""
+    shape = (len(visual.parts), len(text.parts))
+    out = _matrix(shape, blocks.memory // matrices)
+    steps = range(0, shape[0], blocks.images)
+    for top in tqdm(steps, desc="scoring", disable=not progress, leave=False):
+        rows = _take(visual, top, top + blocks.images, device)
+        for left in range(0, shape[1], blocks.texts):
+            columns = _take(text, left, left + blocks.texts, device)
+            scores = method.similarity(rows, columns)
+            out[top : top + blocks.images, left : left + blocks.texts] = (
+                scores.float().cpu().numpy()
+            )
+    return out
+
+
+def from_vectors(
+    images: Float[np.ndarray, "images dim"],
+    texts: Float[np.ndarray, "texts dim"],
+    blocks: Blocks,
+    progress: bool = False,
+) -> Float[np.ndarray, "images texts"]:
+    """The dot product of every pair of given vectors."""
+    out = _matrix((len(images), len(texts)), blocks.memory)
+    steps = range(0, len(images), blocks.images)
+    for top in tqdm(steps, desc="scoring", disable=not progress, leave=False):
+        part = torch.from_numpy(np.array(images[top : top + blocks.images]))
+        for left in range(0, len(texts), blocks.texts):
+            other = torch.from_numpy(np.array(texts[left : left + blocks.texts]))
+            out[top : top + blocks.images, left : left + blocks.texts] = part @ other.T
+    return out
+
+
+def batches(count: int, size: int) -> Iterator[np.ndarray]:
+    """Consecutive positions 0 … count-1, `size` at a time."""
+    for start in range(0, count, size):
+        yield np.arange(start, min(start + size, count))
+
+
+def read_size(text: str) -> int:
+    """Bytes from "2GB", "512 MB" or a plain number."""
+    units = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40, "": 1}
+    cleaned = text.strip().upper().removesuffix("IB").removesuffix("B")
+    number = cleaned.rstrip("KMGT ")
+    unit = cleaned[len(number) :].strip()
+    try:
+        return int(float(number) * units[f"{unit}B" if unit else ""])
+    except (ValueError, KeyError) as error:
+        raise BadRecipe(
+            f"The size {text!r} cannot be read. Expected a number and a unit, such as 2GB."
+        ) from error
+
+
+def _take(encoded: Encoded, start: int, stop: int, device: torch.device | str) -> Encoded:
+    """A block of items, without the padding that none of them needs."""
+    present = encoded.present[start:stop]
+    longest = int(present.sum(1).max())
+    parts = encoded.parts[start:stop, :longest]
+    return Encoded(parts.to(device), present[:, :longest].to(device))
+
+
+def _pad(encoded: Encoded, longest: int) -> Encoded:
+    missing = longest - encoded.parts.shape[1]
+    if missing == 0:
+        return encoded
+    return Encoded(
+        torch.nn.functional.pad(encoded.parts, (0, 0, 0, missing)),
+        torch.nn.functional.pad(encoded.present, (0, missing)),
+    )
+
+
+def _matrix(shape: Sequence[int], budget: int) -> np.ndarray:
+    size = 4 * shape[0] * shape[1]
+    if size <= budget:
+        return np.empty(shape, np.float32)
+    handle, path = tempfile.mkstemp(suffix=".scores")
+    os.close(handle)
+    out = np.memmap(path, np.float32, "w+", shape=(shape[0], shape[1]))
+    os.unlink(path)  # the mapping keeps it alive; nothing is left behind
+    return out
+
+
+def as_tensor(scores: Sequence[Float[np.ndarray, "images texts"]]) -> Tensor:
+    """The mean of several matrices as one tensor."""
+    return torch.from_numpy(np.mean(scores, axis=0) if len(scores) > 1 else scores[0])

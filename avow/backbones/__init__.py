@@ -1,0 +1,1 @@
+"""Floor 2: frozen networks, photographs or captions in, features out. One file each."""

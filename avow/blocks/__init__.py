@@ -1,0 +1,1 @@
+"""Floor 1: layers and loaders shared by two or more methods."""

@@ -1,0 +1,115 @@
+"""Many parts to one vector: mean, max, and the learnt pooling of VSE-infinity.
+
+Padding never changes what comes out.
+
+Paper: Chen et al., "Learning the Best Pooling Strategy for Visual Semantic Embedding",
+CVPR 2021 (generalised pooling operator, GPO).
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+PoolKind = Literal["mean", "max", "learnt"]
+
+_FAR_BELOW = -1e4  # sorts behind every real feature
+
+
+class Pool(nn.Module, ABC):
+    """Parts and which of them are present, to one vector per item."""
+
+    @abstractmethod
+    def forward(
+        self,
+        parts: Float[Tensor, "items parts dim"],
+        present: Bool[Tensor, "items parts"],
+    ) -> Float[Tensor, "items dim"]: ...
+
+
+class MeanPool(Pool):
+    """The mean of the parts that are present."""
+
+    def forward(
+        self,
+        parts: Float[Tensor, "items parts dim"],
+        present: Bool[Tensor, "items parts"],
+    ) -> Float[Tensor, "items dim"]:
+        weight = present[..., None].to(parts.dtype)
+        return (parts * weight).sum(1) / weight.sum(1)
+
+
+class MaxPool(Pool):
+    """Per channel, the largest of the parts that are present."""
+
+    def forward(
+        self,
+        parts: Float[Tensor, "items parts dim"],
+        present: Bool[Tensor, "items parts"],
+    ) -> Float[Tensor, "items dim"]:
+        return parts.masked_fill(~present[..., None], -torch.inf).amax(1)
+
+
+class LearntPool(Pool):
+    """Per channel, a weighted sum of the *sorted* parts; a small GRU learns the weights.
+
+    The weights depend on how many parts there are and on nothing else, so they are made
+    once for every possible count and then looked up, instead of once per item.
+    """
+
+    def __init__(self, position_dim: int = 32, hidden: int = 32, temperature: float = 0.1):
+        super().__init__()
+        self.position_dim = position_dim
+        self.temperature = temperature
+        self.gru = nn.GRU(position_dim, hidden, batch_first=True, bidirectional=True)
+        self.weigh = nn.Linear(hidden, 1, bias=False)
+
+    def forward(
+        self,
+        parts: Float[Tensor, "items parts dim"],
+        present: Bool[Tensor, "items parts"],
+    ) -> Float[Tensor, "items dim"]:
+        table = self.weights(parts.shape[1], parts.device)
+        weight = table[present.sum(1) - 1].to(parts.dtype)
+        filled = parts.masked_fill(~present[..., None], _FAR_BELOW)
+        ordered = filled.sort(dim=1, descending=True).values
+        # beyond an item's own parts the weight is 0, which silences the filling
+        return torch.einsum("npd,np->nd", ordered, weight)
+
+    def weights(
+        self, longest: int, device: torch.device
+    ) -> Float[Tensor, "longest longest"]:
+        """Row n-1: the weight of each sorted position of an item with n parts."""
+        position = _sines(longest, self.position_dim).to(device)
+        counts = torch.arange(1, longest + 1)
+        packed = pack_padded_sequence(
+            position.expand(longest, -1, -1),
+            counts,
+            batch_first=True,
+            enforce_sorted=False,
+        )
+        states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True)
+        forward, backward = states.chunk(2, dim=-1)
+        score = self.weigh((forward + backward) / 2).squeeze(-1).float()
+        inside = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
+        score = (score / self.temperature).masked_fill(~inside, -torch.inf)
+        return score.softmax(-1)
+
+
+def _sines(length: int, dim: int) -> Float[Tensor, "length dim"]:
+    """Sinusoidal positions: even channels sine, odd channels cosine."""
+    place = torch.arange(length, dtype=torch.float32)[:, None]
+    rate = torch.exp(torch.arange(0, dim, 2) * -(math.log(10000.0) / dim))
+    out = torch.zeros(length, dim)
+    out[:, 0::2] = torch.sin(place * rate)
+    out[:, 1::2] = torch.cos(place * rate)
+    return out
+
+
+def build_pool(kind: PoolKind) -> Pool:
+    """The pool called `kind`."""
+    return {"mean": MeanPool, "max": MaxPool, "learnt": LearntPool}[kind]()

@@ -1,0 +1,115 @@
+"""Text encoders: captions as numbers in, one state per word out.
+
+gru      word vectors learnt from scratch, bidirectional GRU
+glove    the same, started from GloVe vectors
+bert     a transformer (local folder or hub name), fine-tuned
+minilm   the transformer inside the MiniLM wheel, fine-tuned
+"""
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from avow.blocks.pretrained import text_model
+from avow.blocks.projection import spread
+from avow.core.contracts import Tokens
+from avow.core.errors import BadRecipe
+
+TextKind = Literal["gru", "glove", "bert", "minilm"]
+
+
+class TextEncoder(nn.Module, ABC):
+    """Tokens to a state per token."""
+
+    @abstractmethod
+    def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]: ...
+
+    def pretrained_parameters(self) -> list[nn.Parameter]:
+        """What was learnt elsewhere, and is therefore trained more slowly."""
+        return []
+
+
+class WordGru(TextEncoder):
+    """Word vectors and a bidirectional GRU; its two directions are averaged."""
+
+    def __init__(self, vocabulary: int, word_dim: int, dim: int, dropout: float):
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, word_dim)
+        nn.init.uniform_(self.words.weight, -0.1, 0.1)
+        self.drop = nn.Dropout(dropout)
+        self.gru = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)
+
+    def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]:
+        packed = pack_padded_sequence(
+            self.drop(self.words(text.ids)),
+            text.lengths,
+            batch_first=True,
+            enforce_sorted=False,
+        )
+        states, _ = pad_packed_sequence(
+            self.gru(packed)[0], batch_first=True, total_length=text.ids.shape[1]
+        )
+        forward, backward = states.chunk(2, dim=-1)
+        return (forward + backward) / 2
+
+    def start_from(
+        self,
+        listed: list[str],
+        words: list[str],
+        vectors: Float[np.ndarray, "words dim"],
+    ) -> int:
+        """Copy known vectors into the rows of the words `listed`; return how many."""
+        if vectors.shape[1] != self.words.embedding_dim:
+            raise BadRecipe(
+                f"The word vectors have {vectors.shape[1]} numbers each and the recipe's "
+                f"word_dim is {self.words.embedding_dim}. Expected the same number: set "
+                f"method.word_dim = {vectors.shape[1]}."
+            )
+        place = {word: row for row, word in enumerate(words)}
+        rows = [place.get(word, -1) for word in listed]
+        known = [row for row, found in enumerate(rows) if found >= 0]
+        chosen = torch.from_numpy(vectors[[rows[row] for row in known]])
+        with torch.no_grad():
+            self.words.weight[known] = chosen.to(self.words.weight)
+        return len(known)
+
+
+class TransformerText(TextEncoder):
+    """A pretrained transformer and one linear map into the common space."""
+
+    def __init__(self, source: str, pretrained: bool, dim: int, dropout: float):
+        super().__init__()
+        self.transformer = text_model(source, pretrained)
+        self.drop = nn.Dropout(dropout)
+        self.project = spread(nn.Linear(self.transformer.config.hidden_size, dim))
+
+    def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]:
+        states = self.transformer(
+            input_ids=text.ids, attention_mask=text.present.long()
+        ).last_hidden_state
+        return self.project(self.drop(states))
+
+    def pretrained_parameters(self) -> list[nn.Parameter]:
+        return list(self.transformer.parameters())
+
+
+def build_text(
+    kind: TextKind,
+    *,
+    dim: int,
+    vocabulary: int,
+    word_dim: int,
+    source: str,
+    pretrained: bool,
+    dropout: float,
+) -> TextEncoder:
+    """The text encoder called `kind`; see the table at the top of this file."""
+    if kind in ("gru", "glove"):
+        return WordGru(vocabulary, word_dim, dim, dropout)
+    usual = {"bert": "bert-base-uncased", "minilm": "minilm"}[kind]
+    return TransformerText(source or usual, pretrained, dim, dropout)

@@ -1,0 +1,43 @@
+"""The command line: `avow features | train | evaluate | methods | recipes`.
+
+Each command is one file; it parses, calls and prints. A mistake of the user ends in one
+sentence on stderr and exit code 1 (2 where the command itself was misspelt), never in a
+traceback; AVOW_DEBUG=1 shows the traceback all the same.
+"""
+
+import os
+import sys
+
+import typer
+
+from avow.cli.evaluate import evaluate
+from avow.cli.features import features
+from avow.cli.methods import methods
+from avow.cli.recipes import recipes
+from avow.cli.train import train
+from avow.core.errors import AvowError
+
+app = typer.Typer(
+    name="avow",
+    help="Visual-textual retrieval that tells you when to trust it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (features, train, evaluate, methods, recipes):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; the console script points here."""
+    try:
+        app()
+    except AvowError as error:
+        if os.environ.get("AVOW_DEBUG"):
+            raise
+        print(f"avow: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("avow: stopped; what was finished is kept.", file=sys.stderr)
+        raise SystemExit(130) from None

@@ -1,0 +1,29 @@
+"""`avow methods`: everything a recipe can name, with its settings."""
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def methods(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object, for scripts.")
+    ] = False,
+) -> None:
+    """List the methods, losses, backbones and dataset readers, and their settings."""
+    from avow.assembly.contents import contents
+
+    found = contents()
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for part, entries in found.items():
+        typer.echo(part)
+        for entry in entries:
+            typer.echo(f"  {entry['name']:<20} {entry['summary']}")
+            settings = ", ".join(
+                f"{key}={value}" for key, value in entry["settings"].items()
+            )
+            if settings:
+                typer.echo(f"  {'':<20} {settings}")

@@ -1,0 +1,26 @@
+"""`avow recipes`: what can be trained by name, and what came out."""
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def recipes(
+    name: Annotated[str, typer.Argument(help="Show this one whole.")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object, for scripts.")
+    ] = False,
+) -> None:
+    """List the recipes that come with Avow, or print one of them."""
+    from avow.assembly.recipe import Recipe, header, names, source
+
+    if name:
+        recipe = Recipe.open(name)
+        typer.echo(json.dumps(recipe.to_dict()) if as_json else source(name).rstrip())
+        return
+    if as_json:
+        typer.echo(json.dumps({one: header(one) for one in names()}))
+        return
+    for one in names():
+        typer.echo(f"{one:<28} {header(one).splitlines()[0]}")

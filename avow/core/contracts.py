@@ -1,0 +1,227 @@
+"""The promises the parts make to each other. Read this file first.
+
+    photographs -> Backbone -> Regions --Method.encode_visual--> Encoded --.
+                                                                           +- score
+    captions -> Tokeniser -> Tokens ----Method.encode_text-----> Encoded --'    |
+                                                                                v
+                              similarity in [-1, 1] -> Loss.steps  -> training
+                                                    -> Opinion     -> ranking + trust
+
+A method never sees a loss, a loss never sees a method, and neither knows whether it
+runs in training, in evaluation or behind a search box.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from PIL import Image
+from torch import Tensor, nn
+
+from avow.core.fingerprint import of_text
+
+# --- what goes in -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images and their captions: any number of captions per image, in any order."""
+
+    image_ids: tuple[str, ...]
+    captions: tuple[str, ...]
+    image_of: Int[np.ndarray, " captions"]
+    """For each caption, the position of its image in `image_ids`."""
+    files: tuple[Path, ...] | None = None
+    """One photograph per image, where the dataset has photographs."""
+    features: Path | None = None
+    """A `.npy` of features [rows, regions, dim], where it comes with them instead."""
+    feature_rows: Int[np.ndarray, " images"] | None = None
+    """For each image, its row in `features`."""
+
+
+@dataclass(frozen=True)
+class PairedDataset:
+    """What every reader in `data/` returns."""
+
+    name: str
+    splits: dict[str, Split]
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever an image, a caption or a split changes."""
+        parts = [self.name]
+        for name, split in sorted(self.splits.items()):
+            parts += [name, *split.image_ids, *split.captions]
+            parts += [str(place) for place in split.image_of.tolist()]
+        return of_text(parts)
+
+
+class Tokeniser(ABC):
+    """Captions to numbers. A word may become several numbers (sub-words)."""
+
+    mask: int
+    """The number that stands for a hidden word."""
+
+    @abstractmethod
+    def words(self, caption: str) -> list[list[int]]:
+        """The numbers of each word in order, start and end marks included."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """One more than the largest number `words` can give."""
+
+    @property
+    def fixed_ends(self) -> bool:
+        """Whether augmentation must leave the first and last word alone."""
+        return False
+
+    @abstractmethod
+    def save(self, folder: Path) -> None: ...
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Images as parts: detected regions, grid cells or video frames, padded."""
+
+    features: Float[Tensor, "items parts dim"]
+    present: Bool[Tensor, "items parts"]
+    boxes: Float[Tensor, "items parts 4"] | None = None
+    """Where each part lies: x1, y1, x2, y2, in 0..1 of the image."""
+
+    def to(self, device: torch.device | str) -> "Regions":
+        boxes = None if self.boxes is None else self.boxes.to(device)
+        return Regions(self.features.to(device), self.present.to(device), boxes)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Captions as numbers, padded with 0."""
+
+    ids: Int[Tensor, "items parts"]
+    present: Bool[Tensor, "items parts"]
+    lengths: Int[Tensor, " items"]
+    """How many are present; stays in host memory, so that no device is waited for."""
+
+    def to(self, device: torch.device | str) -> "Tokens":
+        return replace(
+            self,
+            ids=self.ids.to(device, non_blocking=True),
+            present=self.present.to(device, non_blocking=True),
+        )
+
+
+class Backbone(nn.Module, ABC):
+    """A frozen pixel network: photographs in, grid cells out; one file in `backbones/`.
+
+    `prepare` runs on many processor cores, `forward` on the device.
+    """
+
+    dim: int
+    identity: dict[str, Any]
+    """Everything that changes the features: weights hash, input size, preprocessing."""
+
+    @abstractmethod
+    def prepare(self, photograph: Image.Image) -> np.ndarray:
+        """One decoded photograph to the array `forward` takes (cheap to move)."""
+
+    @abstractmethod
+    def forward(self, pixels: Tensor) -> Float[Tensor, "items rows columns dim"]:
+        """The feature grid of a batch of prepared photographs."""
+
+
+# --- the network --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Items of one modality in the common space, padded: regions, words or frames."""
+
+    parts: Float[Tensor, "items parts dim"]
+    present: Bool[Tensor, "items parts"]
+
+    def to(self, device: torch.device | str) -> "Encoded":
+        return Encoded(self.parts.to(device), self.present.to(device))
+
+
+class Method(nn.Module, ABC):
+    """A way to compare images (or videos) with texts: one file in `methods/`."""
+
+    @abstractmethod
+    def encode_visual(self, visual: Regions) -> Encoded: ...
+
+    @abstractmethod
+    def encode_text(self, text: Tokens) -> Encoded: ...
+
+    @abstractmethod
+    def score(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
+        """Every pair's score as its paper defines it, of whatever range."""
+
+    def similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
+        """Every pair's similarity in [-1, 1]; ranking and evidence both read this."""
+        return self.score(visual, text)
+
+    def regulariser(self, visual: Encoded, text: Encoded) -> Float[Tensor, ""]:
+        """What the method itself adds to the first value a loss yields."""
+        return visual.parts.new_zeros(())
+
+    def pretrained_parameters(self) -> list[nn.Parameter]:
+        """What was learnt elsewhere, and may be trained more slowly or later."""
+        return []
+
+
+class VectorMethod(Method):
+    """A method whose score is a dot product of one unit vector per item.
+
+    Its `Encoded` has exactly one part, so items can be stored in an index.
+    """
+
+    def vectors(self, encoded: Encoded) -> Float[Tensor, "items dim"]:
+        return encoded.parts[:, 0]
+
+    def score(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
+        return self.vectors(visual) @ self.vectors(text).T
+
+
+# --- learning -------------------------------------------------------------------------
+
+Similarities = Callable[[], Sequence[Float[Tensor, "images texts"]]]
+"""Compares the batch afresh: one matrix per view (a view is one trained network)."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is known of a batch besides its similarities."""
+
+    pairs: Int[Tensor, " pairs"]
+    """Which captions of the training split these are."""
+    match: Bool[Tensor, "images texts"]
+    """Which pairs belong together; several per row when an image has many texts."""
+    trust: Float[Tensor, "views pairs"]
+    """How far each view believes each pair to be rightly paired, 0 to 1."""
+    epoch: int
+    step: int
+
+    @classmethod
+    def paired(cls, size: int, epoch: int = 0, step: int = 0, views: int = 1) -> "Lesson":
+        """The usual batch: the i-th image matches the i-th text, and all are trusted."""
+        match = torch.eye(size, dtype=torch.bool)
+        return cls(torch.arange(size), match, torch.ones(views, size), epoch, step)
+
+
+class Loss(ABC):
+    """What to minimise, given similarities alone: one file in `losses/`."""
+
+    views: int
+    """How many networks are trained together."""
+
+    @abstractmethod
+    def steps(
+        self, similarities: Similarities, lesson: Lesson
+    ) -> Iterator[Float[Tensor, ""]]:
+        """Yield each value to minimise; the trainer takes one step per value."""

@@ -1,0 +1,61 @@
+"""Every error this package raises on purpose.
+
+* AvowError
+  x UnknownName     - no method, loss, backbone, dataset ... is called that
+  x BadRecipe       - a recipe asks for something that cannot be built
+  x BadData         - a dataset is missing a file, or its parts do not fit together
+  x BadFeatures     - features are broken, of the wrong width, or of another backbone
+  x WrongCheckpoint - the folder was made by another method, vocabulary or version
+  x MissingExtra    - an optional package is needed and is not installed
+  x NoRoom          - the disk is full; what was written before stays usable
+
+The sentence of every error says what is wrong (with the value in quotes), what was
+expected, and what to do. The command line prints it in one line without a traceback.
+"""
+
+import difflib
+from collections.abc import Sequence
+
+
+class AvowError(Exception):
+    """Base class: a mistake the user can mend, told in one sentence."""
+
+
+class UnknownName(AvowError):
+    """No file of that name in the folder that was searched."""
+
+    def __init__(self, folder: str, name: str, known: Sequence[str]):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        listed = ", ".join(known) or "none"
+        super().__init__(f"There is no {name!r} in {folder}.{hint} There are: {listed}.")
+
+
+class BadRecipe(AvowError):
+    """The recipe names something real, but asks it for something it cannot do."""
+
+
+class BadData(AvowError):
+    """A dataset cannot be read as what it claims to be."""
+
+
+class BadFeatures(AvowError):
+    """Features do not fit the dataset, the recipe, or arithmetic."""
+
+
+class WrongCheckpoint(AvowError):
+    """A saved run is damaged, or belongs to something else."""
+
+
+class MissingExtra(AvowError):
+    """A feature needs a package that a plain install does not bring."""
+
+    def __init__(self, what: str, package: str, extra: str):
+        super().__init__(
+            f"{what} needs the package {package!r}, which is not installed. "
+            f"Install it with: pip install 'avow[{extra}]'."
+        )
+
+
+class NoRoom(AvowError):
+    """The disk is full."""

@@ -1,0 +1,216 @@
+r"""A subjective opinion: what the evidence says, and how much of it there is.
+
+A query has K candidates. The network gives each a non-negative *evidence*. Read as
+the parameters of a Dirichlet distribution, evidence splits one unit of mass into a
+*belief* per candidate and one *uncertainty* shared by all: "I don't know".
+
+    similarity --exp/relu/softplus--> evidence --Opinion--> belief, uncertainty
+
+An `Opinion` holds the *logarithm* of the evidence. With exponential evidence at
+temperature 0.05 a similarity of 1 is exp(20), and exp(100) does not fit in float32;
+its logarithm does, and so do all the quantities and losses below. Everything above this
+module (losses, ranking, abstention) reads an `Opinion`; nothing above it touches a
+Dirichlet parameter by hand.
+
+Paper: Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025, Eq. 3-14.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from avow.core.errors import BadRecipe
+
+EvidenceKind = Literal["exp", "relu", "softplus"]
+
+_LARGEST_LOG = 80.0  # exp of it, and that over a small tau, are still float32
+_SMALLEST = 1e-30  # stands for "no evidence" where a logarithm is taken
+_SERIES_FROM = math.log(8.0)  # above it, three terms of the series are exact in float32
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """One opinion per query, over its K candidates (the last axis)."""
+
+    log_evidence: Float[Tensor, "*queries K"]
+
+    @classmethod
+    def from_similarity(
+        cls,
+        similarity: Float[Tensor, "*queries K"],
+        tau: float = 0.05,
+        kind: EvidenceKind = "exp",
+    ) -> "Opinion":
+        """Read similarities as evidence (TCL Eq. 3)."""
+        return cls(log_evidence(similarity, tau, kind))
+
+    @property
+    def log_alpha(self) -> Float[Tensor, "*queries K"]:
+        return softplus(self.log_evidence)
+
+    @property
+    def log_strength(self) -> Float[Tensor, "*queries 1"]:
+        return self.log_alpha.logsumexp(-1, keepdim=True)
+
+    @property
+    def alpha(self) -> Float[Tensor, "*queries K"]:
+        """Dirichlet parameters, evidence + 1; saturates below the largest float32."""
+        return self.log_alpha.clamp(max=_LARGEST_LOG).exp()
+
+    @property
+    def strength(self) -> Float[Tensor, "*queries 1"]:
+        """S, the sum of alpha; saturates below the largest float32."""
+        return self.log_strength.clamp(max=_LARGEST_LOG).exp()
+
+    @property
+    def belief(self) -> Float[Tensor, "*queries K"]:
+        """Mass committed to each candidate; with `uncertainty` it sums to one."""
+        return (self.log_evidence - self.log_strength).exp()
+
+    @property
+    def uncertainty(self) -> Float[Tensor, "*queries"]:
+        """Mass committed to no candidate: K / S, so it depends on K (the gallery)."""
+        return self.log_evidence.shape[-1] * (-self.log_strength).exp().squeeze(-1)
+
+    @property
+    def probability(self) -> Float[Tensor, "*queries K"]:
+        """Expected matching probability, alpha / S."""
+        return (self.log_alpha - self.log_strength).exp()
+
+    def without(self, match: Bool[Tensor, "*queries K"]) -> "Opinion":
+        """The same opinion with the evidence of the true matches taken away."""
+        return Opinion(self.log_evidence.masked_fill(match, -torch.inf))
+
+
+def log_evidence(
+    similarity: Float[Tensor, "*queries K"], tau: float, kind: EvidenceKind
+) -> Float[Tensor, "*queries K"]:
+    """Logarithm of exp(s/tau), relu(s/tau) or softplus(s/tau) (TCL Eq. 3)."""
+    scaled = similarity / tau
+    if kind == "exp":
+        return scaled
+    if kind == "relu":
+        return scaled.clamp(min=_SMALLEST).log()
+    if kind == "softplus":
+        # far below zero softplus(x) is exp(x), whose logarithm needs no softplus
+        tail = scaled < -20
+        return torch.where(tail, scaled, softplus(scaled.masked_fill(tail, 0)).log())
+    raise BadRecipe(
+        f"There is no evidence function {kind!r}. Expected one of: "
+        f"{', '.join(get_args(EvidenceKind))}."
+    )
+
+
+def dirichlet_risk(
+    opinion: Opinion, match: Bool[Tensor, "*queries K"]
+) -> Float[Tensor, "*queries"]:
+    r"""Expected cross-entropy of the match under the Dirichlet (TCL Eq. 7).
+
+    $$ \mathcal{L}_q = \sum_k y_{qk}\,\bigl(\psi(S_q) - \psi(\alpha_{qk})\bigr) $$
+
+    | symbol   | here               |
+    |----------|--------------------|
+    | $\alpha$ | `opinion.alpha`    |
+    | $S$      | `opinion.strength` |
+    | $y$      | `match`            |
+    """
+    gap = _digamma(opinion.log_strength) - _digamma(opinion.log_alpha)
+    return (gap * match).sum(-1)
+
+
+def kl_to_uniform(opinion: Opinion) -> Float[Tensor, "*queries"]:
+    r"""KL(Dir(alpha) || Dir(1, ..., 1)), the distance from "I don't know" (TCL Eq. 9).
+
+    As printed, the equation subtracts terms of size S log S from each other, and float32
+    has no digits left for the difference once S is large. Writing
+    $\ln\Gamma(x) = (x-\tfrac12)\ln x - x + c + g(x)$ and
+    $\psi(x) = \ln x - \tfrac1{2x} + h(x)$, with $c = \tfrac12\ln 2\pi$, those terms cancel
+    on paper and leave, exactly,
+
+    $$ (K-\tfrac12)\ln S - \tfrac12\sum_k\ln\alpha_k + \tfrac12\sum_k\tfrac1{\alpha_k}
+       - \tfrac{K}{2S} + g(S) - \sum_k g(\alpha_k) + \sum_k(\alpha_k-1)h(\alpha_k)
+       - (S-K)h(S) + (1-K)(c+\tfrac12) - \ln\Gamma(K) $$
+
+    | symbol   | here          |
+    |----------|---------------|
+    | $\alpha$ | `alpha`       |
+    | $S$      | `strength`    |
+    | $g, h$   | `_gamma_rest`, `_digamma_rest` |
+    """
+    count = opinion.log_evidence.shape[-1]
+    alpha, strength = opinion.log_alpha, opinion.log_strength.squeeze(-1)
+    constant = (1 - count) * (math.log(2 * math.pi) + 1) / 2 - math.lgamma(count)
+    per_candidate = (
+        0.5 * (-alpha).exp()
+        - 0.5 * alpha
+        - _gamma_rest(alpha)
+        + _digamma_rest_times(alpha, minus=1)
+    )
+    return (
+        (count - 0.5) * strength
+        - 0.5 * count * (-strength).exp()
+        + _gamma_rest(strength)
+        - _digamma_rest_times(strength, minus=count)
+        + per_candidate.sum(-1)
+        + constant
+    )
+
+
+def disagreement(student: Opinion, teacher: Opinion) -> Float[Tensor, ""]:
+    """Mean absolute difference of belief; only the student learns (TCL Eq. 12-13).
+
+    Its value bounds the difference of the two uncertainties from above (Eq. 14).
+    """
+    return (student.belief - teacher.belief.detach()).abs().mean()
+
+
+def _digamma(log_x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """Digamma of exp(log_x), for x >= 1."""
+    return log_x - 0.5 * (-log_x).exp() + _digamma_rest(log_x)
+
+
+def _digamma_rest(log_x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """h(x) = digamma(x) - ln x + 1/(2x), for x = exp(log_x) >= 1."""
+    large, small, inverse = _split(log_x)
+    square = inverse.square()
+    series = -square * (1 / 12 - square * (1 / 120 - square / 252))
+    direct = torch.digamma(small) - small.log() + 0.5 / small
+    return torch.where(large, series, direct)
+
+
+def _digamma_rest_times(log_x: Float[Tensor, "*n"], minus: int) -> Float[Tensor, "*n"]:
+    """(x - minus) h(x), which tends to 0 although x alone may not fit in float32."""
+    large, small, inverse = _split(log_x)
+    square = inverse.square()
+    series = -inverse * (1 / 12 - square * (1 / 120 - square / 252))
+    series = series * (1 - minus * inverse)
+    direct = torch.digamma(small) - small.log() + 0.5 / small
+    return torch.where(large, series, (small - minus) * direct)
+
+
+def _gamma_rest(log_x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """g(x), what Stirling's formula leaves of ln Gamma(x), for x = exp(log_x) >= 1."""
+    large, small, inverse = _split(log_x)
+    square = inverse.square()
+    series = inverse * (1 / 12 - square * (1 / 360 - square / 1260))
+    stirling = (small - 0.5) * small.log() - small + 0.5 * math.log(2 * math.pi)
+    return torch.where(large, series, torch.lgamma(small) - stirling)
+
+
+def _split(
+    log_x: Float[Tensor, "*n"],
+) -> tuple[Bool[Tensor, "*n"], Float[Tensor, "*n"], Float[Tensor, "*n"]]:
+    """Which x are large; x where it is small (1 elsewhere); 1/x where it is large.
+
+    Each branch of a `torch.where` sees harmless values where it is not chosen, so that
+    no gradient of the other branch becomes 0 * inf.
+    """
+    large = log_x > _SERIES_FROM
+    small = log_x.masked_fill(large, 0).exp()
+    inverse = (-log_x.masked_fill(~large, _SERIES_FROM)).exp()
+    return large, small, inverse

@@ -1,0 +1,429 @@
+"""Stored features: memory-mapped shards, read by row without ever loading a split.
+
+    FOLDER/plan.json          what is being made; written first
+           SPLIT-00000.json   which images of the split's first range are stored
+           SPLIT-00000.npy    their features [images, parts, dim], float16
+           SPLIT-ids.json     the image of every row of the split
+           boxes.npy          where each part lies [parts, 4], x1 y1 x2 y2 in 0..1
+           manifest.json      written last: the folder is complete
+
+A shard gets its name only when all of it is on the disk, so that a shard that exists
+is whole, whatever happened to the process that wrote it.
+"""
+
+import errno
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from avow.core.contracts import PairedDataset, Split
+from avow.core.errors import BadFeatures, NoRoom, UnknownName
+from avow.core.files import write_text
+
+FORMAT = 1
+PLAN = "plan.json"
+MANIFEST = "manifest.json"
+BOXES = "boxes.npy"
+DTYPE = np.dtype(np.float16)
+
+_AGAIN = "Delete that file and run the same `avow features` again."
+_MEGABYTE = 1_000_000
+_ROWS_AT_ONCE = 256
+
+
+# --- reading ------------------------------------------------------------------------
+
+
+class FeatureRows:
+    """The features of one split, row by row, from its shards."""
+
+    def __init__(self, ids: Sequence[str], files: Sequence[Path]):
+        self.ids = tuple(ids)
+        self.files = tuple(files)
+        headers = [_header(file) for file in files]
+        for file, header in zip(files, headers, strict=True):
+            if len(header.shape) != 3 or header.shape[1:] != headers[0].shape[1:]:
+                raise BadFeatures(
+                    f"The shard {str(file)!r} holds features of shape "
+                    f"{header.shape}, and the first shard {headers[0].shape}. Expected "
+                    f"shards of one width. {_AGAIN}"
+                )
+        counts = [header.shape[0] for header in headers]
+        self.ends = np.cumsum(counts, dtype=np.int64)
+        self.shape = (sum(counts), *headers[0].shape[1:])
+        self.dtype = headers[0].dtype
+        if len(self.ids) != self.shape[0]:
+            raise BadFeatures(
+                f"The shards in {str(self.files[0].parent)!r} hold {self.shape[0]} "
+                f"images where {len(self.ids)} are listed. Expected one row per image. "
+                "Delete that folder and run `avow features` again."
+            )
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to other processes as names of files, not as their content."""
+        return {key: kept for key, kept in vars(self).items() if key != "_maps"}
+
+    def rows(
+        self, index: Int[np.ndarray, " items"]
+    ) -> Shaped[np.ndarray, "items parts dim"]:
+        """Any rows in any order, copied from the shards they lie in."""
+        _check_index(index, len(self))
+        shards = np.searchsorted(self.ends, index, side="right")
+        gathered = np.empty((len(index), *self.shape[1:]), self.dtype)
+        for shard in np.unique(shards).tolist():
+            here = np.flatnonzero(shards == shard)
+            start = self.ends[shard - 1] if shard else 0
+            gathered[here] = self._maps[shard][index[here] - start]
+        return gathered
+
+    def rows_of(self, image_ids: Sequence[str]) -> Int[np.ndarray, " images"]:
+        """The row of each image, -1 for one that could not be read."""
+        return np.array([self._places.get(name, -1) for name in image_ids], np.int64)
+
+    @cached_property
+    def _maps(self) -> list[np.ndarray]:
+        return [np.asarray(np.load(file, mmap_mode="r")) for file in self.files]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.ids)}
+
+
+class NpyRows:
+    """The features a dataset comes with, row by row, from its one `.npy` file."""
+
+    def __init__(self, split: Split):
+        if split.features is None:
+            raise BadFeatures(
+                "The split comes without features. Expected a dataset that brings a "
+                "'.npy' file; make features with `avow features` instead."
+            )
+        self.ids = split.image_ids
+        self.file = split.features
+        header = _header(self.file)
+        if len(header.shape) != 3:
+            raise BadFeatures(
+                f"The features {str(self.file)!r} have {len(header.shape)} dimensions, "
+                f"{header.shape}. Expected 3: images, regions, numbers per region. "
+                "Save them again as such an array."
+            )
+        rows = split.feature_rows
+        self.stored = np.arange(len(self.ids)) if rows is None else rows
+        if len(self.stored) and not 0 <= self.stored.max() < header.shape[0]:
+            raise BadFeatures(
+                f"The features {str(self.file)!r} have {header.shape[0]} rows, and the "
+                f"dataset asks for row {self.stored.max()}. Expected features of the "
+                "same dataset and split. Check that the files belong together."
+            )
+        self.shape = (len(self.ids), *header.shape[1:])
+        self.dtype = header.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to other processes as the name of a file, not as its content."""
+        return {key: kept for key, kept in vars(self).items() if key != "_map"}
+
+    def rows(
+        self, index: Int[np.ndarray, " items"]
+    ) -> Shaped[np.ndarray, "items parts dim"]:
+        """Any rows in any order, copied from the file."""
+        _check_index(index, len(self))
+        return self._map[self.stored[index]]
+
+    def rows_of(self, image_ids: Sequence[str]) -> Int[np.ndarray, " images"]:
+        """The row of each image, -1 for one the dataset does not know."""
+        return np.array([self._places.get(name, -1) for name in image_ids], np.int64)
+
+    @cached_property
+    def _map(self) -> np.ndarray:
+        return np.asarray(np.load(self.file, mmap_mode="r"))
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.ids)}
+
+
+class FeatureStore:
+    """A complete folder of features, and what it was made from."""
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: dict[str, Any],
+        boxes: Float[np.ndarray, "parts 4"],
+        splits: dict[str, FeatureRows],
+    ):
+        self.folder = folder
+        self.manifest = manifest
+        self.boxes = boxes
+        self._splits = splits
+
+    @classmethod
+    def open(cls, folder: Path | str) -> "FeatureStore":
+        """Read the manifest and check every shard's header and length."""
+        folder = Path(folder)
+        manifest = _manifest(folder)
+        _header(folder / BOXES)
+        splits = {
+            name: FeatureRows(
+                read_json(folder / f"{name}-ids.json"),
+                [folder / file for file in about["shards"]],
+            )
+            for name, about in manifest["splits"].items()
+        }
+        wide = (manifest["parts"], manifest["dim"])
+        for name, rows in splits.items():
+            if rows.shape[1:] != wide:
+                raise BadFeatures(
+                    f"The features of split {name!r} in {str(folder)!r} are "
+                    f"{rows.shape[1]} parts of {rows.shape[2]} numbers. Expected "
+                    f"{wide[0]} of {wide[1]}, as its manifest says. Delete that folder "
+                    "and run `avow features` again."
+                )
+        return cls(folder, manifest, np.load(folder / BOXES), splits)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._splits)
+
+    @property
+    def skipped(self) -> list[dict[str, str]]:
+        """The images that could not be read: their `id`, `split` and `reason`."""
+        return self.manifest["skipped"]
+
+    def split(self, name: str) -> FeatureRows:
+        if name not in self._splits:
+            raise UnknownName(f"the features of {str(self.folder)!r}", name, self.names)
+        return self._splits[name]
+
+    def check(
+        self,
+        dataset: PairedDataset | None = None,
+        identity: Mapping[str, Any] | None = None,
+        grid: int | None = None,
+    ) -> None:
+        """Refuse features of another backbone, another dataset or another grid."""
+        wanted = None if identity is None else json.loads(json.dumps(dict(identity)))
+        if wanted is not None and wanted != self.manifest["backbone"]:
+            theirs, ours = _difference(self.manifest["backbone"], wanted)
+            raise BadFeatures(
+                f"The features in {str(self.folder)!r} were made by another backbone "
+                f"than the recipe's: {theirs}. Expected {ours}. Make them again with "
+                "`avow features`, or change the recipe."
+            )
+        if dataset is not None and dataset.fingerprint != self.manifest["fingerprint"]:
+            raise BadFeatures(
+                f"The features in {str(self.folder)!r} were made from another dataset: "
+                f"{self.manifest['dataset']!r} ({self.manifest['fingerprint']}). "
+                f"Expected {dataset.name!r} ({dataset.fingerprint}). Make them again "
+                "with `avow features`."
+            )
+        if grid is not None and grid != self.manifest["grid"]:
+            raise BadFeatures(
+                f"The features in {str(self.folder)!r} have a grid of "
+                f"{self.manifest['grid']}. Expected {grid}. Make them again with "
+                f"`avow features --grid {grid}`."
+            )
+
+    def check_finite(self, sample: int | None = None) -> None:
+        """Refuse values that are no numbers, in every row or in `sample` of a split."""
+        for name, rows in self._splits.items():
+            wanted = np.arange(len(rows))
+            if sample is not None and sample < len(rows):
+                wanted = np.linspace(0, len(rows) - 1, sample).astype(np.int64)
+            for start in range(0, len(wanted), _ROWS_AT_ONCE):
+                block = wanted[start : start + _ROWS_AT_ONCE]
+                good = np.isfinite(rows.rows(block)).all(axis=(1, 2))
+                if not good.all():
+                    image = rows.ids[block[np.flatnonzero(~good)[0]]]
+                    raise BadFeatures(
+                        f"The features of image {image!r} (split {name!r}) in "
+                        f"{str(self.folder)!r} hold values that are not finite. "
+                        "Expected numbers. Delete that folder and run `avow features` "
+                        "again."
+                    )
+
+
+@dataclass(frozen=True)
+class _Header:
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def _header(file: Path) -> _Header:
+    """Shape and type of a `.npy` file, after checking that all of it is there."""
+    if not file.is_file():
+        raise BadFeatures(f"The file {str(file)!r} is missing. {_AGAIN}")
+    try:
+        with file.open("rb") as stream:
+            version = np.lib.format.read_magic(stream)
+            short = version == (1, 0)
+            read = np.lib.format
+            header = read.read_array_header_1_0 if short else read.read_array_header_2_0
+            shape, _, dtype = header(stream)
+            expected = stream.tell() + math.prod(shape) * dtype.itemsize
+    except ValueError as error:
+        raise BadFeatures(
+            f"The file {str(file)!r} is not an array of numbers. Expected numpy's "
+            f"'.npy' format. {_AGAIN}"
+        ) from error
+    if dtype.hasobject:
+        raise BadFeatures(
+            f"The file {str(file)!r} holds Python objects, which are never read. "
+            "Expected one array of numbers. Save it again as such."
+        )
+    found = file.stat().st_size
+    if found != expected:
+        raise BadFeatures(
+            f"The file {str(file)!r} is damaged: it has {found} bytes. Expected "
+            f"{expected}. {_AGAIN}"
+        )
+    return _Header(shape, dtype)
+
+
+def _check_index(index: Int[np.ndarray, " items"], count: int) -> None:
+    if len(index) and not (0 <= index.min() and index.max() < count):
+        wrong = index.min() if index.min() < 0 else index.max()
+        raise BadFeatures(
+            f"There is no row {wrong} in these features. Expected 0 to {count - 1}. "
+            "Leave out the images that have no features."
+        )
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    if not (folder / MANIFEST).is_file():
+        if (folder / PLAN).is_file():
+            raise BadFeatures(
+                f"The features in {str(folder)!r} are unfinished. Expected a complete "
+                "folder. Run the same `avow features` again to continue."
+            )
+        raise BadFeatures(
+            f"The folder {str(folder)!r} holds no features: it has no {MANIFEST!r}. "
+            "Expected a folder made by `avow features`. Check the path, or make one."
+        )
+    manifest = read_json(folder / MANIFEST)
+    if manifest.get("format") != FORMAT:
+        raise BadFeatures(
+            f"The features in {str(folder)!r} have format {manifest.get('format')!r}. "
+            f"Expected {FORMAT}. Make them again with `avow features`."
+        )
+    return manifest
+
+
+def read_json(file: Path) -> Any:
+    """A file of the folder, which was written in one step and so is whole or absent."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadFeatures(
+            f"The file {str(file)!r} is missing or damaged. {_AGAIN}"
+        ) from error
+
+
+def _difference(theirs: dict[str, Any], ours: dict[str, Any]) -> tuple[str, str]:
+    """Both backbones by name, and in brackets what else differs between them."""
+    keys = sorted({*theirs, *ours} - {"backbone"})
+    other = [key for key in keys if theirs.get(key) != ours.get(key)]
+
+    def named(one: dict[str, Any]) -> str:
+        return f"{one.get('backbone')!r}{_bracketed(one, other)}"
+
+    return named(theirs), named(ours)
+
+
+def _bracketed(one: dict[str, Any], keys: Sequence[str]) -> str:
+    told = ", ".join(f"{key} {one[key]}" for key in keys if key in one)
+    return f" ({told})" if told else ""
+
+
+# --- writing --------------------------------------------------------------------------
+
+
+class ShardWriter:
+    """Writes whole shards only, and says so when the disk cannot take one."""
+
+    def __init__(self, folder: Path, remaining: int = 0):
+        """remaining: bytes that are still to come, for the advice on a full disk."""
+        self.folder = folder
+        self.remaining = remaining
+
+    def has(self, split: str, number: int) -> bool:
+        return self.file(split, number).is_file()
+
+    def file(self, split: str, number: int) -> Path:
+        return self.folder / f"{split}-{number:05d}.npy"
+
+    def about(self, split: str, number: int) -> dict[str, Any]:
+        """The `ids` stored in a finished shard, and what was `skipped`."""
+        return read_json(self.file(split, number).with_suffix(".json"))
+
+    def write(
+        self,
+        split: str,
+        number: int,
+        features: Float[np.ndarray, "images parts dim"],
+        ids: Sequence[str],
+        skipped: Sequence[Mapping[str, str]],
+    ) -> None:
+        """One shard; its list comes first, so that a shard that exists is complete."""
+        file = self.file(split, number)
+        about = {"ids": list(ids), "skipped": [dict(one) for one in skipped]}
+        write_text(file.with_suffix(".json"), json.dumps(about))
+        self.save(file, features.astype(DTYPE, copy=False))
+        self.remaining = max(0, self.remaining - features.size * DTYPE.itemsize)
+
+    def remove(self, split: str, number: int) -> None:
+        file = self.file(split, number)
+        file.unlink(missing_ok=True)
+        file.with_suffix(".json").unlink(missing_ok=True)
+
+    def save(self, file: Path, array: np.ndarray) -> None:
+        """Replace `file` with `array` in one step."""
+        fresh = file.with_name(file.name + ".partial")
+        try:
+            with fresh.open("wb") as stream:
+                _write_npy(stream, array)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(fresh, file)
+        except OSError as error:
+            fresh.unlink(missing_ok=True)
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise self._no_room(file, array.nbytes) from error
+
+    def _no_room(self, file: Path, size: int) -> NoRoom:
+        free = shutil.disk_usage(self.folder).free
+        missing = max(self.remaining, size) - free
+        return NoRoom(
+            f"The disk is full while writing {str(file)!r}. Everything written before "
+            f"is kept. Free {max(1, math.ceil(missing / _MEGABYTE))} MB and run the "
+            "same command again to continue."
+        )
+
+
+def _write_npy(stream: BinaryIO, array: np.ndarray) -> None:
+    """numpy's own `save` hides why a write failed, so the bytes are written here."""
+    array = np.ascontiguousarray(array)
+    header = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(stream, header)
+    stream.write(array.data)
+
+
+def blocks_of(count: int, size: int) -> Iterator[range]:
+    """The ranges of `size` that cover `count` images, the last one shorter."""
+    return (range(at, min(at + size, count)) for at in range(0, count, size))

@@ -1,0 +1,94 @@
+"""Open a dataset by its path or its name, whatever its layout."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import avow.data
+from avow.core import folder
+from avow.core.contracts import PairedDataset
+from avow.core.errors import BadData
+
+HOME = "AVOW_DATA"
+
+
+def open_dataset(name: str, reader: str | None = None, **settings: Any) -> PairedDataset:
+    """The dataset at the path `name`, or called that in the data home, or built in.
+
+    The layout is recognised from the files unless `reader` says which it is; the
+    settings are those of the reader's `build`.
+    """
+    root = _located(name)
+    if root is not None:
+        chosen = reader or _recognised(root)
+        return folder.build(avow.data, chosen, root=str(root), **settings)
+    built_in = reader or name
+    if built_in in _without_root():
+        return folder.build(avow.data, built_in, **settings)
+    raise _unknown(name)
+
+
+def data_home() -> Path | None:
+    """Where datasets are looked for by name: $AVOW_DATA, or `shared/data` beside us."""
+    chosen = os.environ.get(HOME)
+    if chosen:
+        home = Path(chosen).expanduser()
+        if not home.is_dir():
+            raise BadData(
+                f"{HOME} is {chosen!r}, which is not a folder. Expected the folder that "
+                f"holds your datasets. Create it or change {HOME}."
+            )
+        return home
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    return beside if beside.is_dir() else None
+
+
+def _located(name: str) -> Path | None:
+    home = data_home()
+    places = [Path(name).expanduser(), *([home / name] if home else [])]
+    return next((place for place in places if name and place.exists()), None)
+
+
+def _recognised(root: Path) -> str:
+    """The one reader that knows this layout."""
+    readers = [
+        reader
+        for reader in folder.names(avow.data)
+        if "root" in folder.settings(avow.data, reader)
+    ]
+    found = [
+        reader for reader in readers if folder.find(avow.data, reader).recognises(root)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadData(
+            f"The dataset at '{root}' can be read as {' or '.join(found)}. Expected one "
+            "layout. Say which with `reader`."
+        )
+    raise BadData(
+        f"The layout of the dataset at '{root}' is not recognised. Expected one of: "
+        f"{', '.join(readers)}. Check the path, or say which with `reader`."
+    )
+
+
+def _without_root() -> list[str]:
+    return [
+        reader
+        for reader in folder.names(avow.data)
+        if "root" not in folder.settings(avow.data, reader)
+    ]
+
+
+def _unknown(name: str) -> BadData:
+    home = data_home()
+    if home is None:
+        return BadData(
+            f"There is no dataset {name!r}. Expected a path, or a name and a folder to "
+            f"find it in. Set {HOME} to the folder that holds your datasets."
+        )
+    listed = ", ".join(sorted(place.name for place in home.iterdir())) or "nothing"
+    return BadData(
+        f"There is no dataset {name!r}. Expected a path, or one of those in '{home}': "
+        f"{listed}. Check the spelling, or set {HOME} to another folder."
+    )

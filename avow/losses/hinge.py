@@ -1,0 +1,51 @@
+"""Triplet hinge: a match must beat every other candidate by a margin.
+
+The first epochs may sum over all negatives of the batch; after that only the hardest
+negative of each query counts, which learns better once training is under way.
+
+Paper: Faghri et al., "VSE++: Improving Visual-Semantic Embeddings with Hard Negatives",
+BMVC 2018, Eq. 5 (sum) and Eq. 6 (hardest).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from avow.core.contracts import Lesson, Loss, Similarities
+
+
+def violation(
+    scores: Float[Tensor, "queries K"], match: Bool[Tensor, "queries K"], margin: float
+) -> Float[Tensor, "queries K"]:
+    """How far each wrong candidate comes within `margin` of the weakest match."""
+    weakest = scores.masked_fill(~match, torch.inf).amin(-1, keepdim=True)
+    return (margin + scores - weakest).clamp(min=0).masked_fill(match, 0)
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    """Summed over the queries of the batch and both directions, as published."""
+
+    margin: float
+    hardest: bool
+    warm_up: int
+    views: int = 1
+
+    def steps(
+        self, similarities: Similarities, lesson: Lesson
+    ) -> Iterator[Float[Tensor, ""]]:
+        (scores,) = similarities()
+        to_text = violation(scores, lesson.match, self.margin)
+        to_image = violation(scores.T, lesson.match.T, self.margin)
+        if self.hardest and lesson.epoch >= self.warm_up:
+            yield to_text.amax(-1).sum() + to_image.amax(-1).sum()
+        else:
+            yield to_text.sum() + to_image.sum()
+
+
+def build(margin: float = 0.2, hardest: bool = True, warm_up: int = 1) -> Hinge:
+    """warm_up: epochs that sum over all negatives before the hardest one takes over."""
+    return Hinge(margin, hardest, warm_up)

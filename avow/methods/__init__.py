@@ -1,0 +1,1 @@
+"""Methods: one file each, one `build` each, all comparing images with texts."""

@@ -1,0 +1,83 @@
+"""One vector per image, one per text: what VSE++, TcVSE and VSE-infinity share.
+
+    regions --project--> parts --pool--> dropout --> unit vector
+    tokens  --encode---> parts --pool--> dropout --> unit vector
+
+The three differ in how they pool, and in nothing else.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from avow.blocks.normalise import unit
+from avow.blocks.pooling import Pool, PoolKind, build_pool
+from avow.blocks.projection import VisualProjection
+from avow.blocks.text import TextEncoder, TextKind, build_text
+from avow.core.contracts import Encoded, Regions, Tokens, VectorMethod
+
+
+class JointEmbedding(VectorMethod):
+    """Project, pool, normalise; the similarity is the cosine."""
+
+    def __init__(
+        self,
+        visual: VisualProjection,
+        visual_pool: Pool,
+        text: TextEncoder,
+        text_pool: Pool,
+        dropout_head: float,
+    ):
+        super().__init__()
+        self.visual, self.visual_pool = visual, visual_pool
+        self.text, self.text_pool = text, text_pool
+        self.drop = nn.Dropout(dropout_head)
+
+    def encode_visual(self, visual: Regions) -> Encoded:
+        parts = self.visual(visual.features)
+        return self._finish(self.visual_pool(parts, visual.present))
+
+    def encode_text(self, text: Tokens) -> Encoded:
+        return self._finish(self.text_pool(self.text(text), text.present))
+
+    def pretrained_parameters(self) -> list[nn.Parameter]:
+        return self.text.pretrained_parameters()
+
+    def _finish(self, pooled: Float[Tensor, "items dim"]) -> Encoded:
+        # the cosine keeps full precision even where the encoders run in bfloat16
+        vector = unit(self.drop(pooled).float())[:, None]
+        return Encoded(
+            vector, torch.ones(vector.shape[:2], dtype=torch.bool, device=vector.device)
+        )
+
+
+def joint_embedding(
+    *,
+    pool: PoolKind,
+    visual_dim: int = 2048,
+    vocabulary: int = 10_000,
+    dim: int = 1024,
+    word_dim: int = 300,
+    text: TextKind = "gru",
+    text_source: str = "",
+    pretrained: bool = True,
+    bend: bool = True,
+    dropout_word: float = 0.0,
+    dropout_image: float = 0.0,
+    dropout_head: float = 0.0,
+) -> JointEmbedding:
+    """text_source: folder or hub name of a transformer, or file of word vectors.
+
+    bend: whether a two-layer branch stands beside the linear map of the image features.
+    """
+    encoder = build_text(
+        text,
+        dim=dim,
+        vocabulary=vocabulary,
+        word_dim=word_dim,
+        source=text_source,
+        pretrained=pretrained,
+        dropout=dropout_word,
+    )
+    visual = VisualProjection(visual_dim, dim, bend, dropout_image)
+    return JointEmbedding(visual, build_pool(pool), encoder, build_pool(pool), dropout_head)

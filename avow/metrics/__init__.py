@@ -1,0 +1,1 @@
+"""Metrics: one file each, from similarities and truth to numbers."""

@@ -1,0 +1,1 @@
+"""Floor 4: from a recipe and features to trained weights."""

@@ -1,0 +1,53 @@
+"""All views as one module, so that one wrapped `forward` compares a whole batch.
+
+With several processes everything that is trained must pass through the `forward` of the
+module that `accelerate` wrapped; otherwise gradients are not shared. Each process
+compares its own batch, or, with `gather`, all processes compare the batches of all.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_gather
+from torch.nn.functional import pad
+
+from avow.core.contracts import Encoded, Method, Regions, Tokens
+
+
+class Comparison(nn.Module):
+    """The views, and one comparison of a batch by each of them."""
+
+    def __init__(self, views: Sequence[Method], gather: bool = False):
+        super().__init__()
+        self.views = nn.ModuleList(views)
+        self.gather = gather
+
+    def forward(
+        self, visual: Regions, text: Tokens
+    ) -> tuple[list[Float[Tensor, "images texts"]], Float[Tensor, ""]]:
+        """Similarities per view, and the sum of what the methods add themselves."""
+        scores, extra = [], visual.features.new_zeros((), dtype=torch.float32)
+        for view in self.views:
+            images, texts = view.encode_visual(visual), view.encode_text(text)  # type: ignore[operator]
+            extra = extra + view.regulariser(images, texts)  # type: ignore[operator]
+            if self.gather:
+                images, texts = _from_all(images), _from_all(texts)
+            scores.append(view.similarity(images, texts))  # type: ignore[operator]
+        return scores, extra
+
+
+def _from_all(encoded: Encoded) -> Encoded:
+    """The items of all processes in order of rank; gradients flow back to each."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return encoded
+    longest = torch.tensor(encoded.parts.shape[1], device=encoded.parts.device)
+    dist.all_reduce(longest, dist.ReduceOp.MAX)
+    missing = int(longest) - encoded.parts.shape[1]
+    parts = pad(encoded.parts, (0, 0, 0, missing)).contiguous()
+    present = pad(encoded.present, (0, missing)).to(torch.uint8).contiguous()
+    others = [torch.empty_like(present) for _ in range(dist.get_world_size())]
+    dist.all_gather(others, present)
+    return Encoded(torch.cat(all_gather(parts)), torch.cat(others).bool())

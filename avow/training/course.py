@@ -1,0 +1,89 @@
+"""From a recipe and a features folder to everything a training run needs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from avow.assembly.features import default_folder
+from avow.assembly.model import Model, build_tokeniser, build_views
+from avow.assembly.pairs import FeaturedSplit
+from avow.assembly.recipe import Recipe
+from avow.blocks.pretrained import word_vectors
+from avow.core.contracts import Method, PairedDataset
+from avow.core.errors import BadFeatures
+from avow.core.seeds import seed_everything
+from avow.data._captions import TokenTable
+from avow.data._features import FeatureStore
+from avow.data._open import open_dataset
+from avow.data._vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a model is trained and judged on."""
+
+    train: FeaturedSplit
+    train_table: TokenTable
+    dev: FeaturedSplit
+    dev_table: TokenTable
+
+
+def open_data(recipe: Recipe) -> PairedDataset:
+    """The dataset a recipe names."""
+    return open_dataset(**recipe.data)
+
+
+def open_features(
+    recipe: Recipe, dataset: PairedDataset, where: Path | None
+) -> FeatureStore | None:
+    """The recipe's features: `where`, or their usual place; None where data has them."""
+    wanted = recipe.features
+    if wanted is None:
+        return None
+    usual = default_folder(dataset.name, wanted.backbone, wanted.size, wanted.grid)
+    folder = where or usual
+    if where is None and not folder.exists():
+        raise BadFeatures(
+            f"There are no features for {recipe.name!r} in {str(folder)!r}. Expected those "
+            f"of its backbone; make them with: avow features {recipe.data['name']} "
+            f"--backbone {wanted.backbone} --size {wanted.size} --grid {wanted.grid}"
+        )
+    store = FeatureStore.open(folder)
+    store.check(dataset=dataset, grid=wanted.grid)
+    made = store.manifest["backbone"]
+    asked = {"backbone": wanted.backbone, "size": wanted.size}
+    store.check(identity={**made, **asked})
+    return store
+
+
+def enrol(
+    recipe: Recipe, dataset: PairedDataset, store: FeatureStore | None
+) -> tuple[Model, Course]:
+    """A fresh model for `recipe`, and the data it will be trained and judged on."""
+    train = FeaturedSplit.join(dataset, "train", store)
+    dev = FeaturedSplit.join(dataset, "dev", store)
+    # published vocabularies are built from train and dev captions
+    tokeniser = build_tokeniser(recipe, [*train.captions, *dev.captions])
+    seed_everything(recipe.train.seed, "weights")
+    views = build_views(recipe, tokeniser, train.dim)
+    if recipe.method.get("text") == "glove" and isinstance(tokeniser, Vocabulary):
+        _start_from_vectors(views, tokeniser, recipe.method.get("text_source", ""))
+    visual: dict[str, Any] = {"dim": train.dim, "parts": train.parts, "identity": None}
+    history: dict[str, Any] = {"data": dataset.fingerprint, "dataset": dataset.name}
+    if store is not None:
+        visual["identity"] = store.manifest["backbone"]
+        history["features"] = store.manifest["fingerprint"]
+    model = Model(recipe, views, tokeniser, visual, history)
+    course = Course(
+        train,
+        TokenTable.from_captions(tokeniser, train.captions),
+        dev,
+        TokenTable.from_captions(tokeniser, dev.captions),
+    )
+    return model, course
+
+
+def _start_from_vectors(views: list[Method], vocabulary: Vocabulary, source: str) -> None:
+    words, vectors = word_vectors(source or "glove")
+    for view in views:
+        view.text.start_from(vocabulary.listed, words, vectors)  # type: ignore[union-attr]

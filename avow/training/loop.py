@@ -1,0 +1,187 @@
+"""The training loop, whole: one optimiser step per value the loss yields.
+
+    for each epoch:  set the learning rate
+      for each batch:  for each value of Loss.steps:  backward, clip, step
+      evaluate on dev; keep the best; save where to go on
+
+Kill it at any time: `resume=True` goes on from the last saved state to the same weights
+as a run that was never stopped.
+"""
+
+import time
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from jaxtyping import Float
+from torch import Tensor
+from tqdm import tqdm
+
+from avow.assembly.evaluate import evaluate, score_views
+from avow.assembly.model import Model
+from avow.assembly.recipe import Training
+from avow.core.contracts import Loss, Method
+from avow.core.seeds import mix
+from avow.training.batches import Batch, Batches
+from avow.training.compare import Comparison
+from avow.training.course import Course
+from avow.training.log import Log
+from avow.training.optim import build_optimiser, clip, hold_back, set_rates
+from avow.training.state import Progress, load_state, save_best, save_state
+
+SAVE_EVERY = 600.0  # seconds between states inside an epoch
+
+
+def train(
+    model: Model,
+    course: Course,
+    run: Path,
+    *,
+    resume: bool = False,
+    progress: bool = True,
+    device: str | None = None,
+) -> Progress:
+    """Train every view of `model`; the best checkpoint by dev rSum lies in `run`."""
+    settings = model.recipe.train
+    accelerator = Accelerator(
+        mixed_precision="bf16" if settings.precision == "bf16" else "no",
+        cpu=device == "cpu",
+    )
+    matmul = "highest" if settings.precision == "fp32" else "high"
+    torch.set_float32_matmul_precision(matmul)
+    loss = model.recipe.build_loss()
+    model.to(str(accelerator.device))
+    optimiser = build_optimiser(model.views, settings)
+    reached = load_state(run, model.views, optimiser) if resume else Progress()
+    comparison, optimiser = accelerator.prepare(
+        Comparison(model.views, settings.gather), optimiser
+    )
+    batches = Batches(
+        course.train,
+        course.train_table,
+        settings,
+        len(model.views),
+        accelerator.device,
+        accelerator.process_index,
+        accelerator.num_processes,
+    )
+    learner = Learner(accelerator, comparison, model.views, loss, optimiser, settings)
+    log = Log(run, reached, enabled=accelerator.is_main_process)
+    total = settings.epochs * len(batches)
+    bar = tqdm(
+        total=total,
+        initial=reached.epoch * len(batches) + reached.batch,
+        desc="training",
+        unit="batch",
+        disable=not progress or not accelerator.is_main_process,
+        smoothing=0.05,
+    )
+    while reached.epoch < settings.epochs and not reached.is_over(settings.patience):
+        rate = set_rates(optimiser, settings, reached.epoch)
+        started = saved = time.monotonic()
+        values = _Mean(accelerator.device)
+        for batch in batches.epoch(reached.epoch, reached.batch):
+            values.add(learner.learn(batch))
+            reached = reached.after_batch()
+            bar.update()
+            if time.monotonic() - saved > SAVE_EVERY and accelerator.is_main_process:
+                save_state(run, model.views, optimiser, reached)
+                saved = time.monotonic()
+        took = time.monotonic() - started
+        result = _judge(model, course, accelerator)
+        reached = reached.after_epoch(result["rsum"])
+        log.epoch(
+            epoch=reached.epoch,
+            loss=values.read(),
+            lr=rate,
+            seconds=round(took, 3),
+            batches=len(batches),
+            dev=result,
+        )
+        bar.set_postfix(dev_rsum=f"{result['rsum']:.1f}", best=f"{reached.best:.1f}")
+        if accelerator.is_main_process:
+            if reached.best_epoch == reached.epoch:
+                model.history |= {"dev": result, "epoch": reached.epoch}
+                save_best(run, model, reached)
+            save_state(run, model.views, optimiser, reached)
+        accelerator.wait_for_everyone()
+    bar.close()
+    log.close()
+    return reached
+
+
+class Learner:
+    """One batch at a time: as many optimiser steps as the loss yields values."""
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        comparison: torch.nn.Module,
+        views: list[Method],
+        loss: Loss,
+        optimiser: torch.optim.Optimizer,
+        settings: Training,
+    ):
+        self.accelerator, self.comparison, self.views = accelerator, comparison, views
+        self.loss, self.optimiser, self.settings = loss, optimiser, settings
+
+    def learn(self, batch: Batch) -> Float[Tensor, ""]:
+        """Return the first value the loss yielded, before any step was taken."""
+        lesson = batch.lesson
+        # dropout, too, depends on the step alone
+        torch.manual_seed(
+            mix(self.settings.seed, "step", lesson.step, self.accelerator.process_index)
+        )
+        self.comparison.train()
+        extra: list[Tensor] = []
+
+        def similarities() -> list[Tensor]:
+            scores, added = self.comparison(batch.visual, batch.text)
+            extra.append(added)
+            return scores
+
+        first: Tensor | None = None
+        for value in self.loss.steps(similarities, lesson):
+            if first is None:
+                value = value + extra[0]
+                first = value.detach()
+            self._step(value, lesson.epoch)
+        assert first is not None, "a loss yields at least one value"
+        return first
+
+    def _step(self, value: Float[Tensor, ""], epoch: int) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        self.accelerator.backward(value)
+        if epoch < self.settings.pretrained_from:
+            hold_back(self.views)
+        clip(self.views, self.settings.clip)
+        self.optimiser.step()
+
+
+class _Mean:
+    """A running mean that stays on the device until it is read."""
+
+    def __init__(self, device: torch.device):
+        self.sum = torch.zeros((), device=device)
+        self.count = 0
+
+    def add(self, value: Float[Tensor, ""]) -> None:
+        self.sum += value
+        self.count += 1
+
+    def read(self) -> float:
+        return float(self.sum) / max(self.count, 1)
+
+
+def _judge(model: Model, course: Course, accelerator: Accelerator) -> dict[str, float]:
+    """Recall of the averaged views on dev."""
+    torch.set_float32_matmul_precision("highest")
+    scores = score_views(model.views, course.dev, course.dev_table, accelerator.device)
+    rows = evaluate(scores, course.dev.image_of, draws=0).rows
+    settings = model.recipe.train
+    matmul = "highest" if settings.precision == "fp32" else "high"
+    torch.set_float32_matmul_precision(matmul)
+    return {
+        "rsum": rows[-1].recall.rsum,
+        **{f"rsum_{row.name.replace(' ', '_')}": row.recall.rsum for row in rows[:-1]},
+    }

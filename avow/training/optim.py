@@ -1,0 +1,49 @@
+"""What is trained how fast: parameter groups, the learning rate over epochs, clipping."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.optim import Adam, AdamW, Optimizer
+
+from avow.assembly.recipe import Training
+from avow.core.contracts import Method
+
+
+def build_optimiser(views: Sequence[Method], train: Training) -> Optimizer:
+    """One group of fresh parameters and one of pretrained ones, which go slower."""
+    slow = {id(p) for view in views for p in view.pretrained_parameters()}
+    everything = [p for view in views for p in view.parameters()]
+    groups = [{"params": [p for p in everything if id(p) not in slow], "speed": 1.0}]
+    if slow:
+        chosen = [p for p in everything if id(p) in slow]
+        groups.append({"params": chosen, "speed": train.pretrained_lr})
+    kind = {"adamw": AdamW, "adam": Adam}[train.optimiser]
+    fused = everything[0].is_cuda
+    return kind(groups, lr=train.lr, weight_decay=train.weight_decay, fused=fused)
+
+
+def set_rates(optimiser: Optimizer, train: Training, epoch: int) -> float:
+    """Set every group's learning rate for `epoch` (from 0); return the main one."""
+    rate = train.lr * (train.decay if epoch >= train.decay_after else 1.0)
+    for group in optimiser.param_groups:
+        group["lr"] = rate * group["speed"]
+    return rate
+
+
+def hold_back(views: Sequence[Method]) -> None:
+    """Forget the gradients of pretrained parameters: this step leaves them alone.
+
+    The parameters stay part of the graph, so every process sees the same set of
+    gradients; an optimiser that finds none neither moves them nor remembers anything.
+    """
+    for view in views:
+        for parameter in view.pretrained_parameters():
+            parameter.grad = None
+
+
+def clip(views: Sequence[nn.Module], most: float) -> None:
+    """Bound the gradient norm of each view by itself, without waiting for the device."""
+    if most > 0:
+        for view in views:
+            torch.nn.utils.clip_grad_norm_(view.parameters(), most)

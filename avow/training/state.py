@@ -1,0 +1,116 @@
+"""Where a run has got to, on disk: the best model, and all that is needed to go on.
+
+    run/best          names the folder of the best model     run/best-00003/
+    run/last          names the folder of the newest state   run/last-00000702/
+
+A folder gets its name when it is whole, then the small file that points to it is
+replaced, then the older folder is removed: a kill between any two leaves a valid run.
+"""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch.optim import Optimizer
+
+from avow.assembly.checkpoint import read_json
+from avow.assembly.model import Model
+from avow.assembly.recipe import Recipe
+from avow.core.contracts import Method
+from avow.core.errors import WrongCheckpoint
+from avow.core.files import new_folder, write_text
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far training has come."""
+
+    epoch: int = 0
+    """Epochs that are complete."""
+    batch: int = 0
+    """Batches of the epoch after them that are complete."""
+    best: float = -1.0
+    best_epoch: int = 0
+
+    def after_batch(self) -> "Progress":
+        return replace(self, batch=self.batch + 1)
+
+    def after_epoch(self, rsum: float) -> "Progress":
+        epoch = self.epoch + 1
+        if rsum > self.best:
+            return Progress(epoch, 0, rsum, epoch)
+        return Progress(epoch, 0, self.best, self.best_epoch)
+
+    def is_over(self, patience: int) -> bool:
+        return bool(patience) and self.epoch - self.best_epoch >= patience
+
+
+def save_best(run: Path, model: Model, reached: Progress) -> None:
+    name = f"best-{reached.epoch:05d}"
+    model.save_pretrained(run / name)
+    _point(run, "best", name)
+
+
+def save_state(
+    run: Path, views: Sequence[Method], optimiser: Optimizer, reached: Progress
+) -> None:
+    name = f"last-{reached.epoch:05d}-{reached.batch:06d}"
+    with new_folder(run / name) as home:
+        content = {
+            "views": [view.state_dict() for view in views],
+            "optimiser": optimiser.state_dict(),
+            "progress": dataclasses.asdict(reached),
+        }
+        torch.save(content, home / "training.pt")
+    _point(run, "last", name)
+
+
+def load_state(run: Path, views: Sequence[Method], optimiser: Optimizer) -> Progress:
+    """Put weights and optimiser back; where nothing was saved yet, start at the start."""
+    pointer = run / "last"
+    if not pointer.is_file():
+        return Progress()
+    path = run / pointer.read_text().strip() / "training.pt"
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        for view, state in zip(views, content["views"], strict=True):
+            view.load_state_dict(state)
+        optimiser.load_state_dict(content["optimiser"])
+    except (OSError, RuntimeError, ValueError, EOFError) as error:
+        raise WrongCheckpoint(
+            f"The training state {str(path)!r} cannot be used ({error}). Expected the state "
+            "of the same recipe; train without --resume to start anew."
+        ) from error
+    return Progress(**content["progress"])
+
+
+def open_run(run: Path, recipe: Recipe, resume: bool) -> None:
+    """Make the run folder, or check that the one there may be continued."""
+    content = {"name": recipe.name, "recipe": recipe.to_dict()}
+    path = run / "recipe.json"
+    if path.is_file():
+        if not resume:
+            raise WrongCheckpoint(
+                f"There is a run in {str(run)!r} already. Expected a new folder: continue "
+                "that run with --resume, or choose another --out."
+            )
+        if read_json(path) != content:
+            raise WrongCheckpoint(
+                f"The run in {str(run)!r} was started with other settings. Expected the "
+                "same recipe and --set values to resume it; choose another --out for new "
+                "ones."
+            )
+        return
+    run.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(content, indent=1))
+
+
+def _point(run: Path, kind: str, name: str) -> None:
+    write_text(run / kind, name)
+    for other in run.glob(f"{kind}-*"):
+        if other.name != name:
+            shutil.rmtree(other, ignore_errors=True)

@@ -1,0 +1,86 @@
+"""What all tests share: a home of their own, and a summary of what could not run.
+
+A data or browser test that cannot run is no failure, but it must not pass for a
+success either, so each one is named with its reason at the end of every run.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+TIERS = ("data", "browser")
+RAN = ("passed", "failed", "xfailed", "xpassed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def avow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes what the person running it has cached."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AVOW_HOME", str(tmp_path_factory.mktemp("avow_home")))
+        yield
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes of pytest-xdist
+        import torch
+
+        torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # A report has no markers, only keywords, and a folder's name is a keyword too:
+    # everything in tests/data/ would count. Properties travel with the report.
+    for item in items:
+        for tier in TIERS:
+            if item.get_closest_marker(tier):
+                item.user_properties.append(("tier", tier))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    terminalreporter.section("data and browser tests")
+    for tier in TIERS:
+        terminalreporter.write_line(tier_line(tier, terminalreporter.stats, config))
+
+
+def tier_line(tier: str, stats: dict[str, list], config: pytest.Config) -> str:
+    """How many tests of `tier` ran, and which could not, each with its reason."""
+    ran = {
+        report.nodeid
+        for outcome in RAN
+        for report in stats.get(outcome, [])
+        if belongs(report, tier, config)
+    }
+    could_not = {
+        report.nodeid: reason(report)
+        for outcome in ("skipped", "error")
+        for report in stats.get(outcome, [])
+        if belongs(report, tier, config) and report.nodeid not in ran
+    }
+    named = [f"{name(node)} ({why})" for node, why in sorted(could_not.items())]
+    line = f"{tier} tests: {len(ran)} ran, {len(could_not)} could not"
+    return f"{line}: {'; '.join(named)}" if named else line
+
+
+def belongs(
+    report: pytest.TestReport | pytest.CollectReport, tier: str, config: pytest.Config
+) -> bool:
+    """Whether the report is of `tier`; a file skipped as a whole has no properties."""
+    if isinstance(report, pytest.TestReport):
+        return ("tier", tier) in map(tuple, report.user_properties)
+    path = config.rootpath / report.nodeid
+    return path.is_file() and f"mark.{tier}" in path.read_text("utf-8")
+
+
+def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    if report.skipped and isinstance(report.longrepr, tuple | list):
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    return f"error in {report.when or 'collection'}"
+
+
+def name(node: str) -> str:
+    """The last part of a node id, with the file it is in."""
+    path, _, test = node.partition("::")
+    file = path.rpartition("/")[2]
+    return f"{file}::{test}" if test else file

@@ -1,0 +1,113 @@
+"""The contract of every loss: one file in `losses/` is one row of these tests."""
+
+import pytest
+import torch
+
+from avow import losses
+from avow.core import folder
+from avow.core.contracts import Lesson
+from avow.core.errors import BadRecipe
+
+
+@pytest.fixture(params=folder.names(losses))
+def loss(request):
+    return folder.build(losses, request.param)
+
+
+def values(loss, scores, epoch=0, match=None):
+    lesson = Lesson.paired(len(scores), epoch=epoch, views=loss.views)
+    if match is not None:
+        lesson = Lesson(lesson.pairs, match, lesson.trust, epoch, 0)
+    return list(loss.steps(lambda: [scores] * loss.views, lesson))
+
+
+@pytest.mark.parametrize("epoch", [0, 5])
+def test_falls_when_matches_win(loss, epoch):
+    good, flat, bad = torch.eye(4), torch.zeros(4, 4), -torch.eye(4)
+    first = [values(loss, scores, epoch)[0] for scores in (good, flat, bad)]
+    assert first[0] < first[1] < first[2]
+
+
+def test_is_symmetric_in_the_order_of_pairs(loss):
+    torch.manual_seed(0)
+    scores = torch.rand(6, 6) * 2 - 1
+    order = torch.randperm(6)
+    shuffled = scores[order][:, order]
+    for one, other in zip(values(loss, scores), values(loss, shuffled), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_gradients_are_finite_at_the_ends(loss):
+    for value in (-1.0, 0.0, 1.0):
+        scores = torch.full((4, 4), value, requires_grad=True)
+        for step in values(loss, scores, epoch=3):
+            (gradient,) = torch.autograd.grad(step, scores, allow_unused=True)
+            assert gradient is None or torch.isfinite(gradient).all()
+
+
+def test_several_texts_may_match_one_image(loss):
+    match = torch.eye(4, dtype=torch.bool)
+    match[0, 1] = match[1, 0] = True
+    found = values(loss, torch.rand(4, 4), epoch=1, match=match)
+    assert all(torch.isfinite(value) for value in found)
+
+
+def test_hinge_equals_a_plain_loop():
+    torch.manual_seed(0)
+    scores = torch.rand(5, 5) * 2 - 1
+    hardest, total = 0.0, 0.0
+    for i in range(5):
+        rows = [
+            max(0.0, 0.2 + float(scores[i, j] - scores[i, i])) for j in range(5) if j != i
+        ]
+        columns = [
+            max(0.0, 0.2 + float(scores[j, i] - scores[i, i])) for j in range(5) if j != i
+        ]
+        hardest += max(rows) + max(columns)
+        total += sum(rows) + sum(columns)
+    loss = folder.build(losses, "hinge")
+    assert float(values(loss, scores, epoch=0)[0]) == pytest.approx(total, rel=1e-5)
+    assert float(values(loss, scores, epoch=1)[0]) == pytest.approx(hardest, rel=1e-5)
+
+
+def test_tcl_takes_agreement_steps_from_its_epoch_on():
+    scores = torch.rand(4, 4)
+    assert len(values(folder.build(losses, "tcl"), scores, epoch=0)) == 1
+    assert len(values(folder.build(losses, "tcl"), scores, epoch=1)) == 4
+    early = folder.build(losses, "tcl", agree_from=0, agreement_steps=2)
+    assert len(values(early, scores, epoch=0)) == 3
+    off = folder.build(losses, "tcl", agreement_steps=0)
+    assert len(values(off, scores, epoch=9)) == 1
+
+
+@pytest.mark.parametrize(("learn", "row"), [("image", True), ("text", False)])
+def test_tcl_of_one_direction_trains_one_network(learn, row):
+    """Rows #4 and #6 of Table IV: only that direction's softmax-like risk counts."""
+    loss = folder.build(losses, "tcl", learn=learn)
+    assert loss.views == 1
+    scores = torch.zeros(3, 3)
+    lopsided = scores.clone()
+    lopsided[0, 1] = 0.5  # hurts image 0 and text 1
+    whole = folder.build(losses, "tcl", agreement_steps=0)
+    one = float(values(loss, lopsided)[0])
+    both = whole.steps(lambda: [lopsided, lopsided], Lesson.paired(3, views=2))
+    assert one < float(next(iter(both)))
+    assert len(values(loss, scores, epoch=5)) == 1
+
+
+def test_tcl_kl_weight_starts_at_zero_and_grows():
+    torch.manual_seed(0)
+    scores = torch.rand(6, 6)
+    plain = folder.build(losses, "tcl", kl_rate=0.0)
+    loss = folder.build(losses, "tcl")
+    assert values(loss, scores, 0)[0] == values(plain, scores, 0)[0]
+    gaps = [float(values(loss, scores, e)[0] - values(plain, scores, e)[0]) for e in (1, 2)]
+    assert gaps[1] == pytest.approx(2 * gaps[0], rel=1e-3)
+
+
+def test_tcl_refuses_an_unknown_direction():
+    with pytest.raises(BadRecipe) as caught:
+        folder.build(losses, "tcl", learn="sound")
+    assert str(caught.value) == (
+        "learn of 'tcl' in losses is 'sound'. Expected one of: 'both', 'image', 'text'."
+    )
