@@ -86,7 +86,7 @@ def test_features_are_those_of_the_published_network(lite0, cat):
     pixels = batch(lite0, cat)
     scaled = (pixels.permute(0, 3, 1, 2).float() - 127) / 128
     expected = lite0.network.extract_features(scaled).permute(0, 2, 3, 1)
-    torch.testing.assert_close(lite0(pixels), expected)
+    torch.testing.assert_close(lite0(pixels), expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(("size", "cells"), [(224, 7), (96, 3), (100, 4)])

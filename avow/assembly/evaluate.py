@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 import avow
 from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.scores import Blocks, batches, compare, encode
-from avow.core.contracts import Method
+from avow.core.contracts import Encoded, Method
 from avow.core.errors import BadData
 from avow.data._captions import TokenTable
 from avow.metrics.recall import (
@@ -79,16 +79,23 @@ def score_views(
             (split.regions(part) for part in batches(len(split.rows), blocks.encode)),
             device,
         )
-        text = encode(
-            view.encode_text,
-            (
-                table.tokens(torch.from_numpy(part))
-                for part in batches(len(split.captions), blocks.encode)
-            ),
-            device,
-        )
+        text = encode_captions(view, table, device, blocks.encode)
         matrices.append(compare(view, visual, text, device, blocks, len(views), progress))
     return matrices
+
+
+def encode_captions(
+    view: Method, table: TokenTable, device: torch.device | str, block: int
+) -> Encoded:
+    """All captions of a table; short ones together, so that little padding is encoded."""
+    order = table.lengths.argsort(stable=True)
+    encoded = encode(
+        view.encode_text,
+        (table.tokens(order[part]) for part in batches(len(order), block)),
+        device,
+    )
+    place = order.argsort()
+    return Encoded(encoded.parts[place], encoded.present[place])
 
 
 def evaluate(

@@ -31,17 +31,8 @@ from avow.core.contracts import Backbone, PairedDataset, Split
 from avow.core.errors import BadData, BadFeatures, BadRecipe, UnknownName
 from avow.core.files import write_text
 from avow.core.places import avow_home
-from avow.data._features import (
-    BOXES,
-    DTYPE,
-    FORMAT,
-    MANIFEST,
-    PLAN,
-    FeatureStore,
-    ShardWriter,
-    blocks_of,
-    read_json,
-)
+from avow.data._features import BOXES, FORMAT, MANIFEST, PLAN, FeatureStore
+from avow.data._shards import DTYPE, ShardWriter, blocks_of, read_json
 
 LARGEST = 89_478_485
 """Pixels beyond which a file is taken for a decompression bomb and skipped."""

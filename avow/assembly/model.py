@@ -24,6 +24,7 @@ from torch import Tensor
 import avow
 from avow import backbones
 from avow.assembly.checkpoint import load_weights, read_json, save_weights
+from avow.assembly.evaluate import encode_captions
 from avow.assembly.pairs import whole
 from avow.assembly.photographs import grid_regions, open_photograph
 from avow.assembly.recipe import Recipe
@@ -40,6 +41,7 @@ from avow.data._wordpiece import WordPieces
 
 Images = Sequence[str | Path | Image.Image] | Regions | Float[Tensor, "images parts dim"]
 FORMAT = 1
+_AT_ONCE = 256
 
 
 class Model:
@@ -136,11 +138,7 @@ class Model:
                 (_part(regions, p) for p in _parts(regions)),
                 self.device,
             )
-            text = encode(
-                view.encode_text,
-                (table.tokens(torch.from_numpy(p)) for p in batches(len(texts), 256)),
-                self.device,
-            )
+            text = encode_captions(view, table, self.device, _AT_ONCE)
             visual, text = visual.to(self.device), text.to(self.device)
             out.append(view.similarity(visual, text).cpu())
         return out
@@ -274,7 +272,7 @@ def _fill(views: Sequence[Method], state: dict[str, Tensor], home: Path) -> None
 
 
 def _parts(regions: Regions) -> list[np.ndarray]:
-    return list(batches(len(regions.features), 256))
+    return list(batches(len(regions.features), _AT_ONCE))
 
 
 def _part(regions: Regions, place: np.ndarray) -> Regions:

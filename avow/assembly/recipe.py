@@ -50,6 +50,8 @@ class Training:
     same_image_matches: bool = False
     """Whether captions of one image in one batch all count as its matches."""
     precision: Literal["fp32", "tf32", "bf16"] = "tf32"
+    graphs: bool = True
+    """On one CUDA device: record each batch shape as a CUDA graph and replay it."""
     gather: bool = False
     """With several processes: whether K is the global batch."""
     patience: int = 0

@@ -13,7 +13,8 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from avow.blocks.recurrent import TwoWayGru
 
 PoolKind = Literal["mean", "max", "learnt"]
 
@@ -65,7 +66,7 @@ class LearntPool(Pool):
         super().__init__()
         self.position_dim = position_dim
         self.temperature = temperature
-        self.gru = nn.GRU(position_dim, hidden, batch_first=True, bidirectional=True)
+        self.gru = TwoWayGru(position_dim, hidden)
         self.weigh = nn.Linear(hidden, 1, bias=False)
 
     def forward(
@@ -84,30 +85,18 @@ class LearntPool(Pool):
         self, longest: int, device: torch.device
     ) -> Float[Tensor, "longest longest"]:
         """Row n-1: the weight of each sorted position of an item with n parts."""
-        position = _sines(longest, self.position_dim).to(device)
-        counts = torch.arange(1, longest + 1)
-        packed = pack_padded_sequence(
-            position.expand(longest, -1, -1),
-            counts,
-            batch_first=True,
-            enforce_sorted=False,
-        )
-        states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True)
-        forward, backward = states.chunk(2, dim=-1)
-        score = self.weigh((forward + backward) / 2).squeeze(-1).float()
+        position = _sines(longest, self.position_dim, device).expand(longest, -1, -1)
         inside = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
-        score = (score / self.temperature).masked_fill(~inside, -torch.inf)
-        return score.softmax(-1)
+        score = self.weigh(self.gru(position, inside)).squeeze(-1).float()
+        return (score / self.temperature).masked_fill(~inside, -torch.inf).softmax(-1)
 
 
-def _sines(length: int, dim: int) -> Float[Tensor, "length dim"]:
+def _sines(length: int, dim: int, device: torch.device) -> Float[Tensor, "length dim"]:
     """Sinusoidal positions: even channels sine, odd channels cosine."""
-    place = torch.arange(length, dtype=torch.float32)[:, None]
-    rate = torch.exp(torch.arange(0, dim, 2) * -(math.log(10000.0) / dim))
-    out = torch.zeros(length, dim)
-    out[:, 0::2] = torch.sin(place * rate)
-    out[:, 1::2] = torch.cos(place * rate)
-    return out
+    place = torch.arange(length, dtype=torch.float32, device=device)[:, None]
+    rate = torch.exp(torch.arange(0, dim, 2, device=device) * -(math.log(10000.0) / dim))
+    waves = torch.stack([torch.sin(place * rate), torch.cos(place * rate)], dim=-1)
+    return waves.flatten(1)
 
 
 def build_pool(kind: PoolKind) -> Pool:

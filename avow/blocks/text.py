@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from avow.blocks.pretrained import text_model
 from avow.blocks.projection import spread
+from avow.blocks.recurrent import TwoWayGru
 from avow.core.contracts import Tokens
 from avow.core.errors import BadRecipe
 
@@ -42,20 +42,10 @@ class WordGru(TextEncoder):
         self.words = nn.Embedding(vocabulary, word_dim)
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
         self.drop = nn.Dropout(dropout)
-        self.gru = nn.GRU(word_dim, dim, batch_first=True, bidirectional=True)
+        self.gru = TwoWayGru(word_dim, dim)
 
     def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]:
-        packed = pack_padded_sequence(
-            self.drop(self.words(text.ids)),
-            text.lengths,
-            batch_first=True,
-            enforce_sorted=False,
-        )
-        states, _ = pad_packed_sequence(
-            self.gru(packed)[0], batch_first=True, total_length=text.ids.shape[1]
-        )
-        forward, backward = states.chunk(2, dim=-1)
-        return (forward + backward) / 2
+        return self.gru(self.drop(self.words(text.ids)), text.present)
 
     def start_from(
         self,

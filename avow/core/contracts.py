@@ -13,7 +13,7 @@ runs in training, in evaluation or behind a search box.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,19 +101,17 @@ class Regions:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Captions as numbers, padded with 0."""
+    """Captions as numbers, padded with 0 at the end."""
 
     ids: Int[Tensor, "items parts"]
     present: Bool[Tensor, "items parts"]
-    lengths: Int[Tensor, " items"]
-    """How many are present; stays in host memory, so that no device is waited for."""
+
+    @property
+    def lengths(self) -> Int[Tensor, " items"]:
+        return self.present.sum(1)
 
     def to(self, device: torch.device | str) -> "Tokens":
-        return replace(
-            self,
-            ids=self.ids.to(device, non_blocking=True),
-            present=self.present.to(device, non_blocking=True),
-        )
+        return Tokens(self.ids.to(device), self.present.to(device))
 
 
 class Backbone(nn.Module, ABC):

@@ -49,7 +49,7 @@ class TokenTable:
         lengths = self.lengths[rows]
         width = int(lengths.max()) if len(rows) else 0
         ids = self.ids[rows, :width].long()
-        return Tokens(ids, _present(lengths, width), lengths)
+        return Tokens(ids, _present(lengths, width))
 
 
 def _present(lengths: Int[Tensor, " captions"], width: int) -> Tensor:

@@ -112,9 +112,9 @@ def _compacted(
     """What is kept, moved to the left in its order; zeros after it."""
     lengths = kept.sum(1)
     width = int(lengths.max())
-    order = (~kept).to(torch.uint8).argsort(1, stable=True)[:, :width]
+    order = (~kept).to(torch.uint8).argsort(dim=1, stable=True)[:, :width]
     present = torch.arange(width) < lengths[:, None]
-    return Tokens(ids.gather(1, order).masked_fill(~present, 0), present, lengths)
+    return Tokens(ids.gather(1, order).masked_fill(~present, 0), present)
 
 
 def _shares(

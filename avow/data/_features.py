@@ -1,46 +1,32 @@
 """Stored features: memory-mapped shards, read by row without ever loading a split.
 
-    FOLDER/plan.json          what is being made; written first
-           SPLIT-00000.json   which images of the split's first range are stored
-           SPLIT-00000.npy    their features [images, parts, dim], float16
-           SPLIT-ids.json     the image of every row of the split
-           boxes.npy          where each part lies [parts, 4], x1 y1 x2 y2 in 0..1
-           manifest.json      written last: the folder is complete
-
-A shard gets its name only when all of it is on the disk, so that a shard that exists
-is whole, whatever happened to the process that wrote it.
+FOLDER/plan.json          what is being made; written first
+       SPLIT-00000.json   which images of the split's first range are stored
+       SPLIT-00000.npy    their features [images, parts, dim], float16
+       SPLIT-ids.json     the image of every row of the split
+       boxes.npy          where each part lies [parts, 4], x1 y1 x2 y2 in 0..1
+       manifest.json      written last: the folder is complete
 """
 
-import errno
 import json
-import math
-import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from avow.core.contracts import PairedDataset, Split
-from avow.core.errors import BadFeatures, NoRoom, UnknownName
-from avow.core.files import write_text
+from avow.core.errors import BadFeatures, UnknownName
+from avow.data._shards import AGAIN, read_header, read_json
 
 FORMAT = 1
 PLAN = "plan.json"
 MANIFEST = "manifest.json"
 BOXES = "boxes.npy"
-DTYPE = np.dtype(np.float16)
 
-_AGAIN = "Delete that file and run the same `avow features` again."
-_MEGABYTE = 1_000_000
 _ROWS_AT_ONCE = 256
-
-
-# --- reading ------------------------------------------------------------------------
 
 
 class FeatureRows:
@@ -49,13 +35,13 @@ class FeatureRows:
     def __init__(self, ids: Sequence[str], files: Sequence[Path]):
         self.ids = tuple(ids)
         self.files = tuple(files)
-        headers = [_header(file) for file in files]
+        headers = [read_header(file) for file in files]
         for file, header in zip(files, headers, strict=True):
             if len(header.shape) != 3 or header.shape[1:] != headers[0].shape[1:]:
                 raise BadFeatures(
                     f"The shard {str(file)!r} holds features of shape "
                     f"{header.shape}, and the first shard {headers[0].shape}. Expected "
-                    f"shards of one width. {_AGAIN}"
+                    f"shards of one width. {AGAIN}"
                 )
         counts = [header.shape[0] for header in headers]
         self.ends = np.cumsum(counts, dtype=np.int64)
@@ -112,7 +98,7 @@ class NpyRows:
             )
         self.ids = split.image_ids
         self.file = split.features
-        header = _header(self.file)
+        header = read_header(self.file)
         if len(header.shape) != 3:
             raise BadFeatures(
                 f"The features {str(self.file)!r} have {len(header.shape)} dimensions, "
@@ -177,7 +163,7 @@ class FeatureStore:
         """Read the manifest and check every shard's header and length."""
         folder = Path(folder)
         manifest = _manifest(folder)
-        _header(folder / BOXES)
+        read_header(folder / BOXES)
         splits = {
             name: FeatureRows(
                 read_json(folder / f"{name}-ids.json"),
@@ -258,43 +244,6 @@ class FeatureStore:
                     )
 
 
-@dataclass(frozen=True)
-class _Header:
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-
-def _header(file: Path) -> _Header:
-    """Shape and type of a `.npy` file, after checking that all of it is there."""
-    if not file.is_file():
-        raise BadFeatures(f"The file {str(file)!r} is missing. {_AGAIN}")
-    try:
-        with file.open("rb") as stream:
-            version = np.lib.format.read_magic(stream)
-            short = version == (1, 0)
-            read = np.lib.format
-            header = read.read_array_header_1_0 if short else read.read_array_header_2_0
-            shape, _, dtype = header(stream)
-            expected = stream.tell() + math.prod(shape) * dtype.itemsize
-    except ValueError as error:
-        raise BadFeatures(
-            f"The file {str(file)!r} is not an array of numbers. Expected numpy's "
-            f"'.npy' format. {_AGAIN}"
-        ) from error
-    if dtype.hasobject:
-        raise BadFeatures(
-            f"The file {str(file)!r} holds Python objects, which are never read. "
-            "Expected one array of numbers. Save it again as such."
-        )
-    found = file.stat().st_size
-    if found != expected:
-        raise BadFeatures(
-            f"The file {str(file)!r} is damaged: it has {found} bytes. Expected "
-            f"{expected}. {_AGAIN}"
-        )
-    return _Header(shape, dtype)
-
-
 def _check_index(index: Int[np.ndarray, " items"], count: int) -> None:
     if len(index) and not (0 <= index.min() and index.max() < count):
         wrong = index.min() if index.min() < 0 else index.max()
@@ -324,16 +273,6 @@ def _manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_json(file: Path) -> Any:
-    """A file of the folder, which was written in one step and so is whole or absent."""
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadFeatures(
-            f"The file {str(file)!r} is missing or damaged. {_AGAIN}"
-        ) from error
-
-
 def _difference(theirs: dict[str, Any], ours: dict[str, Any]) -> tuple[str, str]:
     """Both backbones by name, and in brackets what else differs between them."""
     keys = sorted({*theirs, *ours} - {"backbone"})
@@ -348,82 +287,3 @@ def _difference(theirs: dict[str, Any], ours: dict[str, Any]) -> tuple[str, str]
 def _bracketed(one: dict[str, Any], keys: Sequence[str]) -> str:
     told = ", ".join(f"{key} {one[key]}" for key in keys if key in one)
     return f" ({told})" if told else ""
-
-
-# --- writing --------------------------------------------------------------------------
-
-
-class ShardWriter:
-    """Writes whole shards only, and says so when the disk cannot take one."""
-
-    def __init__(self, folder: Path, remaining: int = 0):
-        """remaining: bytes that are still to come, for the advice on a full disk."""
-        self.folder = folder
-        self.remaining = remaining
-
-    def has(self, split: str, number: int) -> bool:
-        return self.file(split, number).is_file()
-
-    def file(self, split: str, number: int) -> Path:
-        return self.folder / f"{split}-{number:05d}.npy"
-
-    def about(self, split: str, number: int) -> dict[str, Any]:
-        """The `ids` stored in a finished shard, and what was `skipped`."""
-        return read_json(self.file(split, number).with_suffix(".json"))
-
-    def write(
-        self,
-        split: str,
-        number: int,
-        features: Float[np.ndarray, "images parts dim"],
-        ids: Sequence[str],
-        skipped: Sequence[Mapping[str, str]],
-    ) -> None:
-        """One shard; its list comes first, so that a shard that exists is complete."""
-        file = self.file(split, number)
-        about = {"ids": list(ids), "skipped": [dict(one) for one in skipped]}
-        write_text(file.with_suffix(".json"), json.dumps(about))
-        self.save(file, features.astype(DTYPE, copy=False))
-        self.remaining = max(0, self.remaining - features.size * DTYPE.itemsize)
-
-    def remove(self, split: str, number: int) -> None:
-        file = self.file(split, number)
-        file.unlink(missing_ok=True)
-        file.with_suffix(".json").unlink(missing_ok=True)
-
-    def save(self, file: Path, array: np.ndarray) -> None:
-        """Replace `file` with `array` in one step."""
-        fresh = file.with_name(file.name + ".partial")
-        try:
-            with fresh.open("wb") as stream:
-                _write_npy(stream, array)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(fresh, file)
-        except OSError as error:
-            fresh.unlink(missing_ok=True)
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise self._no_room(file, array.nbytes) from error
-
-    def _no_room(self, file: Path, size: int) -> NoRoom:
-        free = shutil.disk_usage(self.folder).free
-        missing = max(self.remaining, size) - free
-        return NoRoom(
-            f"The disk is full while writing {str(file)!r}. Everything written before "
-            f"is kept. Free {max(1, math.ceil(missing / _MEGABYTE))} MB and run the "
-            "same command again to continue."
-        )
-
-
-def _write_npy(stream: BinaryIO, array: np.ndarray) -> None:
-    """numpy's own `save` hides why a write failed, so the bytes are written here."""
-    array = np.ascontiguousarray(array)
-    header = np.lib.format.header_data_from_array_1_0(array)
-    np.lib.format.write_array_header_1_0(stream, header)
-    stream.write(array.data)
-
-
-def blocks_of(count: int, size: int) -> Iterator[range]:
-    """The ranges of `size` that cover `count` images, the last one shorter."""
-    return (range(at, min(at + size, count)) for at in range(0, count, size))

@@ -18,8 +18,9 @@ Rule = tuple[re.Pattern[str], str]
 
 # --- sentences ----------------------------------------------------------------------
 
-_CANDIDATE = re.compile(r"""[.?!](?=[)";}\]*:@'({\[!?]|\s+(?P<next>\S+))""")
-_CLOSING = re.compile(r"""["')\]}]+?(?:\s+|(?=--)|$)""")
+_CURLY = r"\u2018\u2019\u201c\u201d\u00ab\u00bb"
+_CANDIDATE = re.compile(rf"""[.?!](?=[)";}}\]*:@'({{\[!?{_CURLY}]|\s+(?P<next>\S+))""")
+_CLOSING = re.compile(rf"""["')\]}}{_CURLY}]+?(?:\s+|(?=--)|$)""")
 _LAST_WORD = re.compile(r"""[^\s)";}\]*:@({\[!?&#,`-][^\s)";}\]*:@({\[!?]*\.$""")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _NUMBER = re.compile(r"-?[.,]?\d[\d,.-]*\.")
@@ -118,12 +119,12 @@ _ALONE = r" \g<0> "
 
 _RULES: list[Rule] = [
     # opening quotes; a double quote opens at the start, after a space or a bracket
-    _rule(r"``|[`«“‘„]", _ALONE),
+    _rule(r"``|[`\u00ab\u201c\u2018\u201e]", _ALONE),
     _rule(r'^"', " `` "),
     _rule(r"""(?<=[ (\[{<])(?:"|'')""", " `` "),
     _rule(r"(?i)(?<!\w)'(?=\w)(?!(?:re|ve|ll|m|t|s|d|n)\b)", "' "),
     # the last full stop, though closing marks may follow it
-    _rule(r"""(?<=[^.])\.(?=[\])}>"'»”’ ]*\s*$)""", _ALONE),
+    _rule(r"""(?<=[^.])\.(?=[\])}>"'\u00bb\u201d\u2019 ]*\s*$)""", _ALONE),
     # commas and colons, but not those inside numbers
     _rule(r"([,:])(\D)", r" \1 \2"),
     _rule(r"[,:]$", _ALONE),
@@ -132,7 +133,7 @@ _RULES: list[Rule] = [
     _rule(r"(?<=[^'])'(?= )", " '"),
     _rule(r"--|[]\[(){}<>*]", _ALONE),
     # closing quotes: all the double quotes that are left
-    _rule(r"[»”’]", _ALONE),
+    _rule(r"[\u00bb\u201d\u2019]", _ALONE),
     _rule(r"""''|["]""", " '' "),
     _rule(r"^|\s+|$", " "),
     # clitics, which keep their apostrophe
@@ -151,7 +152,6 @@ _RULES: list[Rule] = [
         ]
     ],
     _rule(r"(?i)\b(wan)(na)(?=\s)", r" \1 \2 "),
-    _rule(r"(?i) ('t)(is|was)\b", r" \1 \2 "),
 ]
 
 

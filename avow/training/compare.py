@@ -20,18 +20,21 @@ from avow.core.contracts import Encoded, Method, Regions, Tokens
 class Comparison(nn.Module):
     """The views, and one comparison of a batch by each of them."""
 
-    def __init__(self, views: Sequence[Method], gather: bool = False):
+    def __init__(self, views: Sequence[Method], gather: bool = False, bf16: bool = False):
         super().__init__()
         self.views = nn.ModuleList(views)
-        self.gather = gather
+        self.gather, self.bf16 = gather, bf16
 
     def forward(
         self, visual: Regions, text: Tokens
     ) -> tuple[list[Float[Tensor, "images texts"]], Float[Tensor, ""]]:
         """Similarities per view, and the sum of what the methods add themselves."""
         scores, extra = [], visual.features.new_zeros((), dtype=torch.float32)
+        device = visual.features.device.type
         for view in self.views:
-            images, texts = view.encode_visual(visual), view.encode_text(text)  # type: ignore[operator]
+            # a cast kept from one pass to the next could not be recorded as a graph
+            with torch.autocast(device, torch.bfloat16, self.bf16, cache_enabled=False):
+                images, texts = view.encode_visual(visual), view.encode_text(text)  # type: ignore[operator]
             extra = extra + view.regulariser(images, texts)  # type: ignore[operator]
             if self.gather:
                 images, texts = _from_all(images), _from_all(texts)

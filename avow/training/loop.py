@@ -25,6 +25,7 @@ from avow.core.seeds import mix
 from avow.training.batches import Batch, Batches
 from avow.training.compare import Comparison
 from avow.training.course import Course
+from avow.training.graphs import Graphed
 from avow.training.log import Log
 from avow.training.optim import build_optimiser, clip, hold_back, set_rates
 from avow.training.state import Progress, load_state, save_best, save_state
@@ -43,10 +44,7 @@ def train(
 ) -> Progress:
     """Train every view of `model`; the best checkpoint by dev rSum lies in `run`."""
     settings = model.recipe.train
-    accelerator = Accelerator(
-        mixed_precision="bf16" if settings.precision == "bf16" else "no",
-        cpu=device == "cpu",
-    )
+    accelerator = Accelerator(cpu=device == "cpu")
     matmul = "highest" if settings.precision == "fp32" else "high"
     torch.set_float32_matmul_precision(matmul)
     loss = model.recipe.build_loss()
@@ -54,8 +52,14 @@ def train(
     optimiser = build_optimiser(model.views, settings)
     reached = load_state(run, model.views, optimiser) if resume else Progress()
     comparison, optimiser = accelerator.prepare(
-        Comparison(model.views, settings.gather), optimiser
+        Comparison(model.views, settings.gather, settings.precision == "bf16"), optimiser
     )
+    if (
+        accelerator.device.type == "cuda"
+        and accelerator.num_processes == 1
+        and settings.graphs
+    ):
+        comparison = Graphed(comparison)
     batches = Batches(
         course.train,
         course.train_table,
@@ -116,7 +120,7 @@ class Learner:
     def __init__(
         self,
         accelerator: Accelerator,
-        comparison: torch.nn.Module,
+        comparison: Comparison | Graphed,
         views: list[Method],
         loss: Loss,
         optimiser: torch.optim.Optimizer,

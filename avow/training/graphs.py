@@ -1,0 +1,74 @@
+"""Replay a comparison instead of launching it, kernel by kernel, again and again.
+
+A recurrent text encoder is thousands of tiny kernels; launching them takes the host longer
+than running them takes the device. A CUDA graph records the forward and the backward pass
+of one batch shape once and replays each with a single launch. Captions are padded to a
+multiple of `STEP` parts, so that a handful of shapes covers a dataset.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from avow.core.contracts import Regions, Tokens
+from avow.training.compare import Comparison
+
+STEP = 4
+
+
+class Graphed:
+    """Called like the comparison it records; makes a recording for every new shape."""
+
+    def __init__(self, comparison: Comparison):
+        self.comparison = comparison
+        self.recorded: dict[tuple[torch.Size, ...], nn.Module] = {}
+
+    def train(self) -> None:
+        self.comparison.train()
+
+    def __call__(
+        self, visual: Regions, text: Tokens
+    ) -> tuple[list[Float[Tensor, "images texts"]], Float[Tensor, ""]]:
+        text = _rounded(text)
+        inputs = [visual.features, visual.present, text.ids, text.present]
+        if visual.boxes is not None:
+            inputs.append(visual.boxes.contiguous())
+        shape = tuple(tensor.shape for tensor in inputs)
+        if shape not in self.recorded:
+            self.recorded[shape] = self._record(tuple(inputs))
+        *scores, extra = self.recorded[shape](*inputs)
+        return scores, extra
+
+    def _record(self, inputs: tuple[Tensor, ...]) -> nn.Module:
+        """Recording runs the batch a few times; what that changes is put back."""
+        buffers = [buffer.clone() for buffer in self.comparison.buffers()]
+        random = torch.cuda.get_rng_state()
+        samples = tuple(tensor.clone() for tensor in inputs)
+        recorded = torch.cuda.make_graphed_callables(
+            _OnTensors(self.comparison), samples, allow_unused_input=True
+        )
+        torch.cuda.set_rng_state(random)
+        for buffer, before in zip(self.comparison.buffers(), buffers, strict=True):
+            buffer.copy_(before)
+        return recorded
+
+
+class _OnTensors(nn.Module):
+    """The comparison with plain tensors in and out, which is what can be recorded."""
+
+    def __init__(self, comparison: Comparison):
+        super().__init__()
+        self.comparison = comparison
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        features, present, ids, inside, *boxes = inputs
+        visual = Regions(features, present, boxes[0] if boxes else None)
+        scores, extra = self.comparison(visual, Tokens(ids, inside))
+        return (*scores, extra)
+
+
+def _rounded(text: Tokens) -> Tokens:
+    """The same captions with a little more padding."""
+    missing = -text.ids.shape[1] % STEP
+    return Tokens(pad(text.ids, (0, missing)), pad(text.present, (0, missing)))

@@ -1,0 +1,37 @@
+"""What every benchmark writes down: the figures, the machine, the date."""
+
+import datetime
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import avow
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def machine() -> dict[str, Any]:
+    """Enough to know where a figure comes from."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    return {
+        "gpu": device,
+        "cores": len(os.sched_getaffinity(0)),
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "avow": avow.__version__,
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def keep(name: str, figures: dict[str, Any]) -> Path:
+    """Write the figures of one benchmark to `results/NAME.json`."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    content = {"machine": machine(), **figures}
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    return path

@@ -1,0 +1,90 @@
+"""Words are cut where `nltk.word_tokenize` cuts them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from avow.core.fingerprint import of_text
+from avow.data._open import data_home, open_dataset
+from avow.data._words import sentence_words, sentences, word_tokenize
+
+FROZEN = json.loads(
+    (Path(__file__).parent.parent / "frozen" / "word_tokenize.json").read_text("utf-8")
+)
+
+SIGNS = "ab1.,:;'\"`()[]<>?!*&-sdtnlme \n\u2013\u00e9\u2018\u2019\u201c\u201d\u00ab\u00bb"
+
+
+@pytest.mark.parametrize("row", FROZEN, ids=lambda row: row["text"])
+def test_words_are_those_nltk_gave(row):
+    assert word_tokenize(row["text"]) == row["words"]
+
+
+def test_frozen_rows_cover_the_rules():
+    """Each rule leaves a mark that at least one frozen row must show."""
+    words = {word for row in FROZEN for word in row["words"]}
+    marks = {"``", "''", "...", "--", "'s", "n't", "'ve", "gon", "not", "tis", "st."}
+    assert marks | {",", ":", ";", "?", "!", "(", "&", "#", "t.v", "u.s."} <= words
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(alphabet=SIGNS, max_size=12))
+def test_one_sentence_is_cut_as_nltk_cuts_it(text):
+    nltk = pytest.importorskip("nltk.tokenize")
+    assert sentence_words(text) == nltk.NLTKWordTokenizer().tokenize(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="ab .?!\"')", max_size=20))
+def test_sentences_lose_nothing_but_spaces(text):
+    joined = "".join(sentences(text))
+    assert joined.replace(" ", "") == text.replace(" ", "")
+
+
+def test_sentences_end_at_a_stop_but_not_after_an_abbreviation():
+    text = 'A bus on Main St. in the U.S. waits. It says "Go." Mr. Smith left. The end'
+    assert list(sentences(text)) == [
+        "A bus on Main St. in the U.S. waits.",
+        'It says "Go."',
+        "Mr. Smith left.",
+        "The end",
+    ]
+
+
+def test_an_abbreviation_ends_a_sentence_before_a_word_that_opens_one():
+    assert list(sentences("He lives on Main St. The bus waits.")) == [
+        "He lives on Main St.",
+        "The bus waits.",
+    ]
+
+
+def texts_of(name: str) -> list[str]:
+    """All different captions of a dataset, lowercased."""
+    home = data_home()
+    if home is None or not (home / name).is_dir():
+        pytest.skip(f"there is no {name} in the data home; set AVOW_DATA")
+    splits = open_dataset(name).splits.values()
+    return sorted({text.lower() for split in splits for text in split.captions})
+
+
+@pytest.mark.data
+def test_all_flickr8k_captions_are_cut_as_nltk_cuts_them():
+    """All whose only full stop is the last: nltk needs no trained model for those."""
+    nltk = pytest.importorskip("nltk.tokenize")
+    texts = texts_of("flickr8k")
+    plain = [t for t in texts if not set(".?!") & set(t.rstrip(" .").rstrip())]
+    assert len(plain) > 38_000
+    cut = nltk.NLTKWordTokenizer().tokenize
+    assert [t for t in plain if word_tokenize(t) != cut(t)] == []
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "frozen"), [("flickr8k", "cb275434d988c8a7"), ("coco", "1bb967e6779cf9be")]
+)
+def test_every_caption_is_cut_as_nltk_cut_it(name, frozen):
+    """Captions of several sentences, too: what nltk 3.10.4 and punkt_tab gave."""
+    assert of_text(" ".join(word_tokenize(t)) for t in texts_of(name)) == frozen
