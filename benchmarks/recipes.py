@@ -34,14 +34,12 @@ def main() -> None:
     parser.add_argument("--fold", type=int, default=0, help="also in folds of N images")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
     parser.add_argument("--set", dest="changes", action="append", default=[])
-    parser.add_argument(
-        "--keep-going", type=float, default=1e9, help="seconds for new runs"
-    )
+    parser.add_argument("--keep-going", type=float, default=1e9, help="seconds for new runs")
     chosen = parser.parse_args()
     deadline = time.monotonic() + chosen.keep_going
     tasks = [(recipe, seed) for seed in chosen.seeds for recipe in chosen.recipes]
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        found = list(pool.map(lambda task: one(chosen, *task, deadline), tasks))
+        found = list(pool.map(lambda task: one(chosen, task[0], task[1], deadline), tasks))
     done = [result for result in found if result is not None]
     summary = {
         recipe: summarise([run for run in done if run["recipe"] == recipe])

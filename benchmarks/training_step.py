@@ -31,12 +31,10 @@ from avow.training.optim import build_optimiser
 WORDS, REGIONS, WIDTH = 3000, 36, 1280
 
 
-def packed_two_way(
-    gru: TwoWayGru, steps: torch.Tensor, counts: torch.Tensor
-) -> torch.Tensor:
+def packed_two_way(gru: TwoWayGru, steps: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
     """Both directions by packing, as `nn.GRU(bidirectional=True)` is used elsewhere."""
     hidden = gru.ahead.hidden_size
-    weights = [*gru.ahead.parameters(), *gru.back.parameters()]
+    weights: list[torch.Tensor] = [*gru.ahead.parameters(), *gru.back.parameters()]
     packed = pack_padded_sequence(steps, counts, batch_first=True, enforce_sorted=False)
     zeros = steps.new_zeros(2, len(steps), hidden)
     data, _ = torch._VF.gru(  # type: ignore[attr-defined]
@@ -92,9 +90,7 @@ def main() -> None:
     resident = [moved(batch, device) for batch in host]
     ours = time_ours(resident, device, chosen.batches, chosen.precision)
     plain = time_plain(host, device, max(chosen.batches // 4, 2))
-    bill = flops(
-        chosen.batch, float(np.mean([b.text.lengths.float().mean() for b in host]))
-    )
+    bill = flops(chosen.batch, float(np.mean([b.text.lengths.float().mean() for b in host])))
     figures: dict[str, Any] = {
         "setting": "vse_infty, tcl, two networks, T_max 3, 36 x 1280 features",
         "batch": chosen.batch,
@@ -150,15 +146,11 @@ def build(
     )
     if graphs and device.type == "cuda":
         comparison = Graphed(comparison)
-    learner = Learner(
-        accelerator, comparison, views, recipe.build_loss(), optimiser, settings
-    )
+    learner = Learner(accelerator, comparison, views, recipe.build_loss(), optimiser, settings)
     return learner, views
 
 
-def time_ours(
-    batches: list[Batch], device: torch.device, count: int, precision: str
-) -> float:
+def time_ours(batches: list[Batch], device: torch.device, count: int, precision: str) -> float:
     learner, _ = build(device, precision)
     for place in range(len(batches) + 2):
         learner.learn(batches[place % len(batches)])

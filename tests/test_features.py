@@ -246,8 +246,7 @@ def test_split_that_does_not_exist(photographs, tmp_path):
     with pytest.raises(UnknownName) as caught:
         make(dataset_of(photographs), tmp_path / "out", splits=["tain"])
     assert str(caught.value) == (
-        "There is no 'tain' in the splits of 'crops'. Did you mean 'train'? "
-        "There are: train."
+        "There is no 'tain' in the splits of 'crops'. Did you mean 'train'? There are: train."
     )
 
 

@@ -89,7 +89,8 @@ def test_unknown_setting_lists_the_real_ones(tools):
     with pytest.raises(BadRecipe) as caught:
         folder.build(tools, "hammer", wieght=2.0)
     assert str(caught.value) == (
-        "'hammer' in avowtest_tools has no setting 'wieght'. Did you mean 'weight'? It has: weight, handle."
+        "'hammer' in avowtest_tools has no setting 'wieght'. Did you mean 'weight'? "
+        "It has: weight, handle."
     )
 
 

@@ -57,9 +57,7 @@ def test_hinge_equals_a_plain_loop():
     scores = torch.rand(5, 5) * 2 - 1
     hardest, total = 0.0, 0.0
     for i in range(5):
-        rows = [
-            max(0.0, 0.2 + float(scores[i, j] - scores[i, i])) for j in range(5) if j != i
-        ]
+        rows = [max(0.0, 0.2 + float(scores[i, j] - scores[i, i])) for j in range(5) if j != i]
         columns = [
             max(0.0, 0.2 + float(scores[j, i] - scores[i, i])) for j in range(5) if j != i
         ]

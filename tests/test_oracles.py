@@ -131,9 +131,7 @@ def test_tcl_views_and_losses(oracles, name, module, learnt):
     for number, view in enumerate(views):
         visual, words = view.encode_visual(batch.visual), view.encode_text(batch.text)
         scores = view.similarity(visual, words)
-        opinions.append(
-            (Opinion.from_similarity(scores), Opinion.from_similarity(scores.T))
-        )
+        opinions.append((Opinion.from_similarity(scores), Opinion.from_similarity(scores.T)))
         match = batch.lesson.match
         for side, opinion in zip(("i2t", "t2i"), opinions[-1], strict=True):
             risk, kl = (
@@ -174,9 +172,7 @@ def test_tcl_training_steps(oracles, name, module, learnt):
 def learner_of(views, loss) -> Learner:
     settings = Training(precision="fp32")
     optimiser = build_optimiser(views, settings)
-    return Learner(
-        Accelerator(cpu=True), Comparison(views), views, loss, optimiser, settings
-    )
+    return Learner(Accelerator(cpu=True), Comparison(views), views, loss, optimiser, settings)
 
 
 def test_vse_infinity_and_its_hinge(oracles):

@@ -59,9 +59,7 @@ def tiny_bert(tmp_path_factory):
 def test_every_weight_of_minilm_gets_a_gradient():
     model = pretrained.text_model("minilm")
     ids = torch.tensor([[101, 1037, 3899, 102]])
-    model(
-        ids, attention_mask=torch.ones_like(ids)
-    ).last_hidden_state.square().sum().backward()
+    model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state.square().sum().backward()
     missing = [n for n, p in model.named_parameters() if p.grad is None]
     assert missing == []
 
@@ -168,9 +166,7 @@ def test_weights_that_are_a_pickle_are_never_read(tiny_bert, tmp_path):
     torch.save({}, tmp_path / "pytorch_model.bin")
     with pytest.raises(BadRecipe) as caught:
         pretrained.text_model(str(tmp_path))
-    assert str(caught.value).startswith(
-        f"The weights of {str(tmp_path)!r} could not be read ("
-    )
+    assert str(caught.value).startswith(f"The weights of {str(tmp_path)!r} could not be read (")
 
 
 # --- text backbones -----------------------------------------------------------------

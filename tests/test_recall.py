@@ -13,9 +13,7 @@ def plain_ranks(scores, image_of):
     for image in range(scores.shape[0]):
         best = max(scores[image, t] for t in range(len(image_of)) if image_of[t] == image)
         wrong = [
-            t
-            for t in range(len(image_of))
-            if image_of[t] != image and scores[image, t] >= best
+            t for t in range(len(image_of)) if image_of[t] != image and scores[image, t] >= best
         ]
         to_text.append(1 + len(wrong))
     for text, owner in enumerate(image_of):

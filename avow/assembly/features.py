@@ -137,9 +137,7 @@ class _Run:
                 if len(writes) == _WRITES_WAITING:
                     writes.popleft().result()
                 writes.append(
-                    background.submit(
-                        self.writer.write, name, number, features, kept, skipped
-                    )
+                    background.submit(self.writer.write, name, number, features, kept, skipped)
                 )
             for write in writes:
                 write.result()
@@ -305,9 +303,7 @@ def _reason(file: Path, error: Exception) -> str:
 # --- the folder -----------------------------------------------------------------------
 
 
-def _chosen_splits(
-    dataset: PairedDataset, splits: Sequence[str] | None
-) -> dict[str, Split]:
+def _chosen_splits(dataset: PairedDataset, splits: Sequence[str] | None) -> dict[str, Split]:
     chosen = {}
     for name in splits if splits is not None else dataset.splits:
         if name not in dataset.splits:

@@ -40,8 +40,8 @@ def judge_run(
     chosen = FeaturedSplit.join(dataset, split, store)
     if chosen.dim != model.visual["dim"]:
         raise BadFeatures(
-            f"The features of {dataset.name!r} have {chosen.dim} numbers per part. Expected "
-            f"{model.visual['dim']}, as the run {str(run)!r} was trained with."
+            f"The features of {dataset.name!r} have {chosen.dim} numbers per part. "
+            f"Expected {model.visual['dim']}, as the run {str(run)!r} was trained with."
         )
     table = TokenTable.from_captions(model.tokeniser, chosen.captions)
     scores = score_views(model.views, chosen, table, device, blocks, progress)

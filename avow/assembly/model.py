@@ -70,8 +70,8 @@ class Model:
         about = read_json(home / "avow.json")
         if about.get("format") != FORMAT:
             raise WrongCheckpoint(
-                f"{str(home)!r} has format {about.get('format')!r}. Expected {FORMAT}; open "
-                f"it with the Avow version that wrote it ({about.get('avow')})."
+                f"{str(home)!r} has format {about.get('format')!r}. Expected {FORMAT}; "
+                f"open it with the Avow version that wrote it ({about.get('avow')})."
             )
         recipe = Recipe.from_dict(about["recipe_name"], about["recipe"])
         tokeniser = _open_tokeniser(home)
@@ -84,9 +84,7 @@ class Model:
         """Write the model into the folder `where`, replacing what was there."""
         with new_folder(Path(where)) as home:
             self.tokeniser.save(home)
-            if self.recipe.method.get("text") in ("bert", "minilm"):
-                config = self.views[0].text.transformer.config  # type: ignore[union-attr]
-                config.save_pretrained(home)
+            self.views[0].save_parts(home)
             state = {
                 f"{number}.{name}": tensor
                 for number, view in enumerate(self.views)
@@ -123,9 +121,7 @@ class Model:
         return torch.stack(self.similarities(images, texts)).mean(0)
 
     @torch.inference_mode()
-    def similarities(
-        self, images: Images, texts: Sequence[str]
-    ) -> list[Float[Tensor, "i t"]]:
+    def similarities(self, images: Images, texts: Sequence[str]) -> list[Float[Tensor, "i t"]]:
         """The same per view: view 0 answers image queries, view 1 text queries."""
         regions = self.regions(images)
         if not len(texts):
@@ -187,9 +183,7 @@ class Model:
                 "dataset. Expected such features, not photographs: pass a tensor [images, "
                 "parts, dim]."
             )
-        made = registry.build(
-            backbones, wanted.backbone, size=wanted.size, **wanted.settings
-        )
+        made = registry.build(backbones, wanted.backbone, size=wanted.size, **wanted.settings)
         if made.identity != self.visual["identity"]:
             raise BadFeatures(
                 f"The installed backbone is {made.identity} and the run was trained with "
@@ -201,8 +195,8 @@ class Model:
     def _checked(self, regions: Regions) -> Regions:
         if regions.features.shape[-1] != self.visual["dim"]:
             raise BadFeatures(
-                f"The features have {regions.features.shape[-1]} numbers per part. Expected "
-                f"{self.visual['dim']}, as the run was trained with."
+                f"The features have {regions.features.shape[-1]} numbers per part. "
+                f"Expected {self.visual['dim']}, as the run was trained with."
             )
         if not torch.isfinite(regions.features).all():
             raise BadFeatures(
@@ -265,9 +259,11 @@ def _fill(views: Sequence[Method], state: dict[str, Tensor], home: Path) -> None
         try:
             view.load_state_dict(own)
         except RuntimeError as error:
+            what = " ".join(str(error).split())[:200]
             raise WrongCheckpoint(
-                f"The weights in {str(home)!r} do not fit their recipe: {error}. Expected "
-                "the weights of the same method; copy the run again or train it anew."
+                f"The weights in {str(home)!r} do not fit their recipe ({what} …). "
+                "Expected the weights of the same method; copy the run again or train it "
+                "anew."
             ) from error
 
 

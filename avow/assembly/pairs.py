@@ -77,7 +77,19 @@ class FeaturedSplit:
 
     def regions(self, images: Int[np.ndarray, " items"]) -> Regions:
         """Some images as a method takes them, on the host."""
-        return whole(self.features(images).float(), self.boxes)
+        features = self.features(images)
+        self.refuse_broken(features, images)
+        return whole(features.float(), self.boxes)
+
+    def refuse_broken(self, features: torch.Tensor, images: Int[np.ndarray, " items"]) -> None:
+        """Stop at NaN and infinity, wherever `features` lie, before they are learnt."""
+        good = torch.isfinite(features).flatten(1).all(1)
+        if not bool(good.all()):
+            first = self.image_ids[images[int((~good).nonzero()[0])]]
+            raise BadFeatures(
+                f"The features of image {first!r} hold NaN or infinite numbers. Expected "
+                "finite ones; extract them again."
+            )
 
 
 def whole(

@@ -81,9 +81,7 @@ class Recipe:
     train: Training
 
     @classmethod
-    def open(
-        cls, name: str, changes: Sequence[str] = (), loss: str | None = None
-    ) -> "Recipe":
+    def open(cls, name: str, changes: Sequence[str] = (), loss: str | None = None) -> "Recipe":
         """The recipe called `name` (or a .toml file), with `part.key=value` changes."""
         path = Path(name) if name.endswith(".toml") else HOME / f"{name}.toml"
         if not path.is_file():
@@ -115,8 +113,7 @@ class Recipe:
         for part in ("data", "method", "loss"):
             if "name" not in content.get(part, {}):
                 raise BadRecipe(
-                    f"The recipe {name!r} has no name in [{part}]. Expected "
-                    f'name = "…" there.'
+                    f'The recipe {name!r} has no name in [{part}]. Expected name = "…" there.'
                 )
         made = None
         if "features" in content:

@@ -81,9 +81,7 @@ class LearntPool(Pool):
         # beyond an item's own parts the weight is 0, which silences the filling
         return torch.einsum("npd,np->nd", ordered, weight)
 
-    def weights(
-        self, longest: int, device: torch.device
-    ) -> Float[Tensor, "longest longest"]:
+    def weights(self, longest: int, device: torch.device) -> Float[Tensor, "longest longest"]:
         """Row n-1: the weight of each sorted position of an item with n parts."""
         position = _sines(longest, self.position_dim, device).expand(longest, -1, -1)
         inside = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()

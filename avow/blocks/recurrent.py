@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class TwoWayGru(nn.Module):
-    """The mean of a GRU read forwards and one read backwards; 0 where nothing is present."""
+    """The mean of a GRU read forwards and one read backwards; 0 on padding."""
 
     def __init__(self, inside: int, hidden: int):
         super().__init__()

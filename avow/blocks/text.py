@@ -7,7 +7,8 @@ minilm   the transformer inside the MiniLM wheel, fine-tuned
 """
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -33,6 +34,15 @@ class TextEncoder(nn.Module, ABC):
         """What was learnt elsewhere, and is therefore trained more slowly."""
         return []
 
+    def use_word_vectors(
+        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
+    ) -> int:
+        """Copy known vectors into the rows of the words `listed`; return how many."""
+        return 0
+
+    def save_parts(self, folder: Path) -> None:
+        """Write what rebuilding needs besides the weights."""
+
 
 class WordGru(TextEncoder):
     """Word vectors and a bidirectional GRU; its two directions are averaged."""
@@ -47,13 +57,12 @@ class WordGru(TextEncoder):
     def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]:
         return self.gru(self.drop(self.words(text.ids)), text.present)
 
-    def start_from(
+    def use_word_vectors(
         self,
         listed: list[str],
         words: list[str],
         vectors: Float[np.ndarray, "words dim"],
     ) -> int:
-        """Copy known vectors into the rows of the words `listed`; return how many."""
         if vectors.shape[1] != self.words.embedding_dim:
             raise BadRecipe(
                 f"The word vectors have {vectors.shape[1]} numbers each and the recipe's "
@@ -76,7 +85,8 @@ class TransformerText(TextEncoder):
         super().__init__()
         self.transformer = text_model(source, pretrained)
         self.drop = nn.Dropout(dropout)
-        self.project = spread(nn.Linear(self.transformer.config.hidden_size, dim))
+        self.config: Any = self.transformer.config
+        self.project = spread(nn.Linear(self.config.hidden_size, dim))
 
     def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]:
         states = self.transformer(
@@ -86,6 +96,9 @@ class TransformerText(TextEncoder):
 
     def pretrained_parameters(self) -> list[nn.Parameter]:
         return list(self.transformer.parameters())
+
+    def save_parts(self, folder: Path) -> None:
+        self.config.save_pretrained(folder)
 
 
 def build_text(

@@ -86,8 +86,6 @@ def features(
     for image in store.skipped[:20]:
         typer.echo(f"skipped {image['id']}: {image['reason']}", err=True)
     if len(store.skipped) > 20:
-        typer.echo(
-            f"… and {len(store.skipped) - 20} more, listed in the manifest", err=True
-        )
+        typer.echo(f"… and {len(store.skipped) - 20} more, listed in the manifest", err=True)
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
     typer.echo(f"{listed} images in {took:.1f} s -> {where}")

@@ -22,8 +22,6 @@ def methods(
         typer.echo(part)
         for entry in entries:
             typer.echo(f"  {entry['name']:<20} {entry['summary']}")
-            settings = ", ".join(
-                f"{key}={value}" for key, value in entry["settings"].items()
-            )
+            settings = ", ".join(f"{key}={value}" for key, value in entry["settings"].items())
             if settings:
                 typer.echo(f"  {'':<20} {settings}")

@@ -1,6 +1,8 @@
 """`avow train`: a recipe to a trained run."""
 
 import json
+import os
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +19,7 @@ def train(
         str | None,
         typer.Option(help="Another loss than the recipe's, with its defaults."),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Another seed than the recipe's.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
     change: Annotated[
         list[str] | None,
         typer.Option("--set", help="part.key=value, such as loss.tau=0.1; repeatable."),
@@ -44,22 +44,28 @@ def train(
         changes.append(f"train.seed={seed}")
     chosen = Recipe.open(recipe, changes, loss)
     run = out or Path("runs") / _run_name(recipe, loss, seed)
-    open_run(run, chosen, resume)
+    first = os.environ.get("RANK", "0") == "0"  # set by torchrun
+    if first:
+        first = os.environ.get("RANK", "0") == "0"  # torchrun numbers its processes
+    if first:
+        open_run(run, chosen, resume)
     dataset = open_data(chosen)
     store = open_features(chosen, dataset, features)
     model, course = enrol(chosen, dataset, store)
     reached = run_training(
         model, course, run, resume=resume, progress=not as_json, device=device or None
     )
+    if not first:
+        return
     report = {
         "run": str(run),
         "epochs": reached.epoch,
         "best_epoch": reached.best_epoch,
         "dev_rsum": reached.best,
     }
-    if as_json:
+    if first and as_json:
         typer.echo(json.dumps(report))
-    else:
+    elif first:
         typer.echo(
             f"best dev rSum {reached.best:.1f} after epoch {reached.best_epoch} -> {run}"
         )

@@ -172,6 +172,15 @@ class Method(nn.Module, ABC):
         """What was learnt elsewhere, and may be trained more slowly or later."""
         return []
 
+    def use_word_vectors(
+        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
+    ) -> int:
+        """Start the vectors of the words `listed` from known ones; how many were known."""
+        return 0
+
+    def save_parts(self, folder: Path) -> None:
+        """Write what rebuilding needs besides settings and weights."""
+
 
 class VectorMethod(Method):
     """A method whose score is a dot product of one unit vector per item.
@@ -219,7 +228,5 @@ class Loss(ABC):
     """How many networks are trained together."""
 
     @abstractmethod
-    def steps(
-        self, similarities: Similarities, lesson: Lesson
-    ) -> Iterator[Float[Tensor, ""]]:
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         """Yield each value to minimise; the trainer takes one step per value."""

@@ -117,9 +117,7 @@ def _compacted(
     return Tokens(ids.gather(1, order).masked_fill(~present, 0), present)
 
 
-def _shares(
-    kinds: Sequence[str], shares: Sequence[float] | None
-) -> Float[Tensor, " kinds"]:
+def _shares(kinds: Sequence[str], shares: Sequence[float] | None) -> Float[Tensor, " kinds"]:
     """The share of each of `KINDS`, summing to one."""
     for kind in kinds:
         if kind not in KINDS:

@@ -61,9 +61,7 @@ class FeatureRows:
         """Travel to other processes as names of files, not as their content."""
         return {key: kept for key, kept in vars(self).items() if key != "_maps"}
 
-    def rows(
-        self, index: Int[np.ndarray, " items"]
-    ) -> Shaped[np.ndarray, "items parts dim"]:
+    def rows(self, index: Int[np.ndarray, " items"]) -> Shaped[np.ndarray, "items parts dim"]:
         """Any rows in any order, copied from the shards they lie in."""
         _check_index(index, len(self))
         shards = np.searchsorted(self.ends, index, side="right")
@@ -123,9 +121,7 @@ class NpyRows:
         """Travel to other processes as the name of a file, not as its content."""
         return {key: kept for key, kept in vars(self).items() if key != "_map"}
 
-    def rows(
-        self, index: Int[np.ndarray, " items"]
-    ) -> Shaped[np.ndarray, "items parts dim"]:
+    def rows(self, index: Int[np.ndarray, " items"]) -> Shaped[np.ndarray, "items parts dim"]:
         """Any rows in any order, copied from the file."""
         _check_index(index, len(self))
         return self._map[self.stored[index]]

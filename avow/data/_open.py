@@ -56,9 +56,7 @@ def _recognised(root: Path) -> str:
         for reader in folder.names(avow.data)
         if "root" in folder.settings(avow.data, reader)
     ]
-    found = [
-        reader for reader in readers if folder.find(avow.data, reader).recognises(root)
-    ]
+    found = [reader for reader in readers if folder.find(avow.data, reader).recognises(root)]
     if len(found) == 1:
         return found[0]
     if found:

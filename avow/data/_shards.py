@@ -69,9 +69,7 @@ def read_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadFeatures(
-            f"The file {str(file)!r} is missing or damaged. {AGAIN}"
-        ) from error
+        raise BadFeatures(f"The file {str(file)!r} is missing or damaged. {AGAIN}") from error
 
 
 class ShardWriter:

@@ -69,9 +69,7 @@ class Vocabulary(Tokeniser):
 
     def words(self, caption: str) -> list[list[int]]:
         unknown = self._number[UNKNOWN]
-        found = [
-            [self._number.get(word, unknown)] for word in word_tokenize(caption.lower())
-        ]
+        found = [[self._number.get(word, unknown)] for word in word_tokenize(caption.lower())]
         return [[self._number[START]], *found, [self._number[END]]]
 
 

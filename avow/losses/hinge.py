@@ -34,9 +34,7 @@ class Hinge(Loss):
     warm_up: int
     views: int = 1
 
-    def steps(
-        self, similarities: Similarities, lesson: Lesson
-    ) -> Iterator[Float[Tensor, ""]]:
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         (scores,) = similarities()
         to_text = violation(scores, lesson.match, self.margin)
         to_image = violation(scores.T, lesson.match.T, self.margin)

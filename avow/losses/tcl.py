@@ -42,14 +42,9 @@ class Tcl(Loss):
     agreement_steps: int
     agree_from: int
     learn: Learn
+    views: int
 
-    @property
-    def views(self) -> int:
-        return 2 if self.learn == "both" else 1
-
-    def steps(
-        self, similarities: Similarities, lesson: Lesson
-    ) -> Iterator[Float[Tensor, ""]]:
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         scores = list(similarities())
         weight = min(self.kl_most, self.kl_rate * lesson.epoch)
         if self.learn == "both":
@@ -108,4 +103,5 @@ def build(
 
     agreement_steps: T_max of the paper, extra steps per batch; 0 for none.
     """
-    return Tcl(tau, evidence, kl_rate, kl_most, agreement_steps, agree_from, learn)
+    views = 2 if learn == "both" else 1
+    return Tcl(tau, evidence, kl_rate, kl_most, agreement_steps, agree_from, learn, views)

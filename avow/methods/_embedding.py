@@ -6,6 +6,9 @@
 The three differ in how they pool, and in nothing else.
 """
 
+from pathlib import Path
+
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -42,6 +45,14 @@ class JointEmbedding(VectorMethod):
 
     def pretrained_parameters(self) -> list[nn.Parameter]:
         return self.text.pretrained_parameters()
+
+    def use_word_vectors(
+        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
+    ) -> int:
+        return self.text.use_word_vectors(listed, words, vectors)
+
+    def save_parts(self, folder: Path) -> None:
+        self.text.save_parts(folder)
 
     def _finish(self, pooled: Float[Tensor, "items dim"]) -> Encoded:
         # the cosine keeps full precision even where the encoders run in bfloat16

@@ -151,7 +151,8 @@ def _columns(
 def _direction(values: Int[np.ndarray, " queries"]) -> Direction:
     shares = [100.0 * float((values <= cut).mean()) for cut in CUTS]
     # the median is rounded down, as every published table does
-    return Direction(*shares, float(np.floor(np.median(values))), float(values.mean()))
+    median = float(np.floor(np.median(values)))
+    return Direction(shares[0], shares[1], shares[2], median, float(values.mean()))
 
 
 def _mean_direction(rows: Sequence[Direction]) -> Direction:

@@ -106,6 +106,7 @@ class Batches:
     def _regions(self, images: Int[np.ndarray, " items"]) -> Regions:
         if self.resident is None:
             features = self.split.features(images)
+            self.split.refuse_broken(features, images)
             if self.device.type == "cuda":
                 features = features.pin_memory()
             features = features.to(self.device, non_blocking=True)
@@ -123,4 +124,5 @@ class Batches:
         for start in range(0, count, 2048):
             index = np.arange(start, min(start + 2048, count))
             out[start : start + len(index)] = self.split.features(index).to(self.device)
+            self.split.refuse_broken(out[start : start + len(index)], index)
         return out

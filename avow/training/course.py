@@ -86,4 +86,4 @@ def enrol(
 def _start_from_vectors(views: list[Method], vocabulary: Vocabulary, source: str) -> None:
     words, vectors = word_vectors(source or "glove")
     for view in views:
-        view.text.start_from(vocabulary.listed, words, vectors)  # type: ignore[union-attr]
+        view.use_word_vectors(vocabulary.listed, words, vectors)

@@ -6,6 +6,9 @@ of one batch shape once and replays each with a single launch. Captions are padd
 multiple of `STEP` parts, so that a handful of shapes covers a dataset.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -22,7 +25,7 @@ class Graphed:
 
     def __init__(self, comparison: Comparison):
         self.comparison = comparison
-        self.recorded: dict[tuple[torch.Size, ...], nn.Module] = {}
+        self.recorded: dict[tuple[torch.Size, ...], Callable[..., Any]] = {}
 
     def train(self) -> None:
         self.comparison.train()
@@ -40,7 +43,7 @@ class Graphed:
         *scores, extra = self.recorded[shape](*inputs)
         return scores, extra
 
-    def _record(self, inputs: tuple[Tensor, ...]) -> nn.Module:
+    def _record(self, inputs: tuple[Tensor, ...]) -> Callable[..., Any]:
         """Recording runs the batch a few times; what that changes is put back."""
         buffers = [buffer.clone() for buffer in self.comparison.buffers()]
         random = torch.cuda.get_rng_state()

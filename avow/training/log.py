@@ -1,4 +1,4 @@
-"""What is kept of a run while it goes: JSON lines, and TensorBoard where it is installed."""
+"""What is kept of a run while it goes: JSON lines, and TensorBoard where installed."""
 
 import importlib.util
 import json
@@ -53,6 +53,6 @@ class Log:
 
 def _epoch_of(line: str) -> float:
     try:
-        return json.loads(line)["epoch"]
+        return float(json.loads(line)["epoch"])
     except (ValueError, KeyError):
         return float("inf")  # a line that a kill cut short

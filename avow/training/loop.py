@@ -54,11 +54,7 @@ def train(
     comparison, optimiser = accelerator.prepare(
         Comparison(model.views, settings.gather, settings.precision == "bf16"), optimiser
     )
-    if (
-        accelerator.device.type == "cuda"
-        and accelerator.num_processes == 1
-        and settings.graphs
-    ):
+    if accelerator.device.type == "cuda" and accelerator.num_processes == 1 and settings.graphs:
         comparison = Graphed(comparison)
     batches = Batches(
         course.train,

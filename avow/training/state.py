@@ -82,8 +82,8 @@ def load_state(run: Path, views: Sequence[Method], optimiser: Optimizer) -> Prog
         optimiser.load_state_dict(content["optimiser"])
     except (OSError, RuntimeError, ValueError, EOFError) as error:
         raise WrongCheckpoint(
-            f"The training state {str(path)!r} cannot be used ({error}). Expected the state "
-            "of the same recipe; train without --resume to start anew."
+            f"The training state {str(path)!r} cannot be used ({error}). Expected the "
+            "state of the same recipe; train without --resume to start anew."
         ) from error
     return Progress(**content["progress"])
 

@@ -183,9 +183,7 @@ def test_unknown_kind_is_refused():
 
 def test_shares_must_fit_the_kinds():
     with pytest.raises(BadRecipe) as caught:
-        corrupt_words(
-            table("1"), torch.tensor([0]), 0.5, generator(1), ("mask",), (0.5, 0.5)
-        )
+        corrupt_words(table("1"), torch.tensor([0]), 0.5, generator(1), ("mask",), (0.5, 0.5))
     assert str(caught.value) == (
         "The shares [0.5, 0.5] do not fit the kinds ['mask']. Expected one for each, "
         "none below 0 and not all 0. Change shares or kinds."

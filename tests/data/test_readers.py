@@ -120,16 +120,14 @@ def test_compact_not_an_object(tmp_path):
 def test_compact_missing_key_says_where(tmp_path):
     path = write_compact(tmp_path, KITE, {"filename": "x.jpg", "split": "dev"})
     assert refusal(lambda: compact.build(root=str(tmp_path))) == (
-        f"'captions' is missing at images[1] of '{path}'. Expected a list. Correct the "
-        "file."
+        f"'captions' is missing at images[1] of '{path}'. Expected a list. Correct the file."
     )
 
 
 def test_compact_wrong_kind_says_where(tmp_path):
     path = write_compact(tmp_path, KITE | {"filename": 7})
     assert refusal(lambda: compact.build(root=str(tmp_path))) == (
-        f"'filename' is a number at images[0] of '{path}'. Expected a string. Correct "
-        "the file."
+        f"'filename' is a number at images[0] of '{path}'. Expected a string. Correct the file."
     )
 
 

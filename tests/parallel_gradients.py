@@ -1,0 +1,50 @@
+"""Run by `torchrun` from test_parallel.py: one training gradient, shared by all processes."""
+
+import sys
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from samples import SIZES, regions, tokens
+
+from avow import losses, methods
+from avow.core import folder
+from avow.core.contracts import Lesson, Regions, Tokens
+from avow.training.compare import Comparison
+
+COUNTS = ([5, 3, 1, 4, 2, 5], [7, 4, 2, 6, 3, 5])
+
+
+def main() -> None:
+    where, gather = Path(sys.argv[1]), sys.argv[2] == "gather"
+    accelerator = Accelerator(cpu=True)
+    gradients = gradient(accelerator, gather)
+    torch.save(gradients, where / f"{sys.argv[2]}-{accelerator.process_index}.pt")
+
+
+def gradient(accelerator: Accelerator, gather: bool) -> dict[str, torch.Tensor]:
+    """Of the first TCL value plus one agreement value, on this process's share."""
+    rank, world = accelerator.process_index, accelerator.num_processes
+    torch.manual_seed(0)
+    # batch statistics belong to each process alone, so the branch that has them stays out
+    views = [folder.build(methods, "vse_infty", **SIZES, bend=False) for _ in range(2)]
+    comparison = accelerator.prepare(Comparison(views, gather))
+    visual, text = regions(COUNTS[0]), tokens(COUNTS[1])
+    mine = slice(rank * 6 // world, (rank + 1) * 6 // world)
+    longest = max(COUNTS[1][mine])  # processes may well have captions of different width
+    part = Regions(visual.features[mine], visual.present[mine])
+    words = Tokens(text.ids[mine, :longest], text.present[mine, :longest])
+    size = 6 if gather else 6 // world
+    loss = folder.build(losses, "tcl", agreement_steps=1, agree_from=0)
+    lesson = Lesson.paired(size, epoch=1, views=2)
+    for value in loss.steps(lambda: comparison(part, words)[0], lesson):
+        accelerator.backward(value)
+    return {
+        f"{number}.{name}": parameter.grad
+        for number, view in enumerate(views)
+        for name, parameter in view.named_parameters()
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Small made-up inputs that several test files share."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from avow.core.contracts import Regions, Tokens
+
+SIZES = {"visual_dim": 12, "vocabulary": 30, "dim": 8, "word_dim": 6}
+
+
+def regions(counts: list[int], parts: int = 5, dim: int = 12, seed: int = 0) -> Regions:
+    """Random regions, of which the first `counts` of each image are present."""
+    draw = torch.Generator().manual_seed(seed)
+    present = torch.arange(parts)[None] < torch.tensor(counts)[:, None]
+    boxes = torch.rand(len(counts), parts, 4, generator=draw)
+    return Regions(torch.randn(len(counts), parts, dim, generator=draw), present, boxes)
+
+
+def tokens(counts: list[int], parts: int = 7, words: int = 30, seed: int = 1) -> Tokens:
+    """Random captions of the given lengths, padded with 0."""
+    draw = torch.Generator().manual_seed(seed)
+    present = torch.arange(parts)[None] < torch.tensor(counts)[:, None]
+    ids = torch.randint(1, words, (len(counts), parts), generator=draw)
+    return Tokens(ids * present, present)
+
+
+def write_precomp(root: Path, images: int = 48, dim: int = 12, parts: int = 4) -> Path:
+    """A `*_precomp` folder that can be learnt: each image is a colour and an animal."""
+    colours, animals = "red blue green white".split(), "dog cat horse bird fish fox".split()
+    rng = np.random.default_rng(0)
+    kinds = rng.standard_normal((len(colours) * len(animals), dim)).astype(np.float32)
+    root.mkdir(parents=True, exist_ok=True)
+    for split, count in (("train", images), ("dev", 24), ("test", 24)):
+        kind = np.arange(count) % len(kinds)
+        noise = rng.standard_normal((count, parts, dim)).astype(np.float32)
+        np.save(root / f"{split}_ims.npy", kinds[kind][:, None] + 0.2 * noise)
+        frames = (
+            "a {} {} runs",
+            "the {} {}",
+            "one {} {} outside",
+            "{} {}",
+            "see a {} {} .",
+        )
+        lines = [
+            frame.format(colours[k // len(animals)], animals[k % len(animals)])
+            for k in kind
+            for frame in frames
+        ]
+        (root / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+    return root
+
+
+def small_recipe(data: Path, **train: Any) -> dict[str, Any]:
+    """A recipe that trains in a second on what `write_precomp` wrote."""
+    settings = {"epochs": 3, "batch": 24, "lr": 0.005, "precision": "fp32", **train}
+    return {
+        "data": {"name": str(data)},
+        "method": {"name": "vse_infty", "dim": 16, "word_dim": 8},
+        "loss": {"name": "tcl"},
+        "train": settings,
+    }

@@ -1,0 +1,79 @@
+"""Two processes over gloo: the gradients of a shared batch, and a whole training run."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+from parallel_gradients import gradient
+from samples import small_recipe, write_precomp
+from test_training import as_toml, final_weights
+
+from avow.assembly.model import Model
+
+TESTS = Path(__file__).parent
+
+
+def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
+    paths = [str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*command, "--nproc-per-node", "2", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def load(path: Path) -> dict[str, torch.Tensor]:
+    return torch.load(path, weights_only=True)
+
+
+@pytest.mark.slow
+def test_gathered_gradients_equal_those_of_one_process(tmp_path):
+    """K is the global batch: both processes hold the gradient of all six pairs."""
+    torchrun(str(TESTS / "parallel_gradients.py"), str(tmp_path), "gather")
+    expected = gradient(Accelerator(cpu=True), gather=False)
+    for rank in (0, 1):
+        found = load(tmp_path / f"gather-{rank}.pt")
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.slow
+def test_without_gathering_processes_share_the_mean_of_their_own_batches(tmp_path):
+    torchrun(str(TESTS / "parallel_gradients.py"), str(tmp_path), "alone")
+    one, other = (load(tmp_path / f"alone-{rank}.pt") for rank in (0, 1))
+    whole = gradient(Accelerator(cpu=True), gather=False)
+    for name, value in one.items():
+        assert torch.equal(value, other[name]), name
+    assert any(not torch.allclose(one[name], whole[name], atol=1e-4) for name in one)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gather", [False, True])
+def test_a_run_on_two_processes(tmp_path, gather):
+    data = write_precomp(tmp_path / "toy_precomp")
+    toml = tmp_path / "toy.toml"
+    toml.write_text(as_toml(small_recipe(data, epochs=2, batch=12, gather=gather)))
+    out = tmp_path / "run"
+    arguments = ["train", str(toml), "--out", str(out), "--device", "cpu", "--json"]
+    done = torchrun("-m", "avow", *arguments)
+    report = json.loads(done.stdout.strip().splitlines()[-1])
+    assert report["epochs"] == 2
+    lines = (out / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["batches"] for line in lines] == [10, 10]
+    assert Model.from_pretrained(out).views and final_weights(out)

@@ -1,0 +1,123 @@
+"""Recipes: every one that ships can be opened, and every mistake is named."""
+
+import pytest
+
+from avow.assembly.recipe import Recipe, header, names
+from avow.core.errors import BadRecipe, UnknownName
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_recipe_builds_its_parts(name):
+    recipe = Recipe.open(name)
+    assert recipe.build_loss().views in (1, 2)
+    if recipe.method.get("text") != "bert":  # needs the hub
+        recipe.build_method(visual_dim=16, vocabulary=9, dim=8)
+    assert Recipe.from_dict(name, recipe.to_dict()) == recipe
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_header_says_command_and_result(name):
+    text = header(name)
+    assert "avow train " + name in text or "make demo" in text
+    assert any(word in text for word in ("rSum", "Nothing is claimed", "Paper"))
+
+
+def test_there_is_a_recipe_for_every_pool_and_loss_on_flickr8k():
+    for method in ("vsepp", "tcvse", "vse_infty"):
+        for loss in ("hinge", "tcl"):
+            assert f"flickr8k/{method}_{loss}" in names()
+
+
+def message(error: type[Exception], *arguments, **keywords) -> str:
+    with pytest.raises(error) as caught:
+        Recipe.open(*arguments, **keywords)
+    return str(caught.value)
+
+
+def test_changes_are_applied_and_typed():
+    recipe = Recipe.open(
+        "flickr8k/vse_infty_tcl", ["loss.tau=0.1", "train.epochs=2", "method.text=minilm"]
+    )
+    assert recipe.loss["tau"] == 0.1
+    assert recipe.train.epochs == 2
+    assert recipe.method["text"] == "minilm"
+
+
+def test_another_loss():
+    recipe = Recipe.open("flickr8k/vse_infty_tcl", loss="hinge")
+    assert recipe.loss == {"name": "hinge"}
+
+
+def test_unknown_recipe():
+    text = message(UnknownName, "flickr8k/vse_infy_tcl")
+    assert text.startswith(
+        "There is no 'flickr8k/vse_infy_tcl' in recipes. Did you mean "
+        "'flickr8k/vse_infty_tcl'? There are: "
+    )
+
+
+def test_unknown_loss_setting():
+    assert message(BadRecipe, "flickr8k/vse_infty_tcl", ["loss.taw=0.1"]) == (
+        "'tcl' in losses has no setting 'taw'. Did you mean 'tau'? It has: tau, evidence, "
+        "kl_rate, kl_most, agreement_steps, agree_from, learn."
+    )
+
+
+def test_unknown_training_setting():
+    text = message(BadRecipe, "flickr8k/vse_infty_tcl", ["train.epoch=3"])
+    assert text.startswith(
+        "[train] has no setting 'epoch'. Did you mean 'epochs'? It has: epochs, batch, lr, "
+    )
+
+
+def test_unknown_part():
+    assert message(BadRecipe, "flickr8k/vse_infty_tcl", ["optimiser.lr=3"]) == (
+        "A recipe has no setting 'optimiser'. It has: data, features, method, loss, train."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("loss.tau=warm", "tau of 'tcl' in losses is 'warm'. Expected a value of type float."),
+        ("train.epochs=2.5", "train.epochs is 2.5. Expected a value of type int."),
+        ("train.epochs=true", "train.epochs is True. Expected a value of type int."),
+        (
+            "train.precision=fp8",
+            "train.precision is 'fp8'. Expected one of: 'fp32', 'tf32', 'bf16'.",
+        ),
+        (
+            "method.text=lstm",
+            "text of 'vse_infty' in methods is 'lstm'. Expected one of: 'gru', 'glove', "
+            "'bert', 'minilm'.",
+        ),
+        (
+            "tau",
+            "The change 'tau' cannot be read. Expected part.key=value, such as loss.tau=0.1.",
+        ),
+    ],
+)
+def test_values_of_the_wrong_kind(change, expected):
+    assert message(BadRecipe, "flickr8k/vse_infty_tcl", [change]) == expected
+
+
+def test_broken_toml(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("[data\nname = 3")
+    text = message(BadRecipe, str(path))
+    assert text.startswith(f"The recipe {str(path)!r} is not valid TOML: ")
+    assert text.endswith("mend the line named.")
+
+
+def test_a_part_without_a_name():
+    with pytest.raises(BadRecipe) as caught:
+        Recipe.from_dict("mine", {"data": {"name": "x"}, "method": {}, "loss": {"name": "tcl"}})
+    assert str(caught.value) == (
+        "The recipe 'mine' has no name in [method]. Expected name = \"…\" there."
+    )
+
+
+def test_unknown_method_and_loss():
+    assert message(UnknownName, "flickr8k/vse_infty_tcl", loss="tlc") == (
+        "There is no 'tlc' in losses. Did you mean 'tcl'? There are: hinge, tcl."
+    )

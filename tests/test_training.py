@@ -1,0 +1,274 @@
+"""Training: every loss teaches every method, and a stopped run ends where it would have."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from samples import small_recipe, write_precomp
+from test_methods import tiny_bert  # noqa: F401
+
+import avow.training.loop as loop
+from avow import losses, methods
+from avow.assembly.checkpoint import load_weights
+from avow.assembly.judge import judge_run
+from avow.assembly.model import Model
+from avow.assembly.recipe import Recipe
+from avow.assembly.scores import Blocks
+from avow.core import folder
+from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
+from avow.training.course import enrol, open_data
+from avow.training.optim import build_optimiser, set_rates
+from avow.training.state import Progress, open_run
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return write_precomp(tmp_path_factory.mktemp("data") / "toy_precomp")
+
+
+def run_recipe(content: dict, run: Path, resume: bool = False) -> Progress:
+    recipe = Recipe.from_dict("toy", content)
+    open_run(run, recipe, resume)
+    model, course = enrol(recipe, open_data(recipe), None)
+    return loop.train(model, course, run, resume=resume, progress=False, device="cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", folder.names(losses))
+@pytest.mark.parametrize("method", folder.names(methods))
+def test_every_loss_teaches_every_method(data, tmp_path, loss, method):
+    content = small_recipe(data, epochs=12, words_changed=0.0, regions_changed=0.0)
+    content["loss"] = {"name": loss}
+    content["method"]["name"] = method
+    reached = run_recipe(content, tmp_path / "run")
+    found = judge_run(tmp_path / "run", "test", "", None, Blocks(), "cpu", draws=0)
+    assert found.best.recall.rsum > 300  # chance is 118: 4 % at 1, 21 % at 5, 42 % at 10
+    assert reached.best > 300
+
+
+def final_weights(run: Path) -> dict[str, torch.Tensor]:
+    state = torch.load(run / (run / "last").read_text() / "training.pt", weights_only=True)
+    return {
+        f"{number}.{name}": tensor
+        for number, view in enumerate(state["views"])
+        for name, tensor in view.items()
+    }
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def with_dropout(data: Path) -> dict:
+    content = small_recipe(data, epochs=3)
+    content["method"] |= {"dropout_word": 0.2, "dropout_image": 0.2, "dropout_head": 0.1}
+    return content
+
+
+def test_stopped_inside_an_epoch_and_resumed(data, tmp_path, monkeypatch):
+    """A state from the middle of an epoch leads to the very same weights."""
+    content = with_dropout(data)
+    run_recipe(content, tmp_path / "whole")
+    monkeypatch.setattr(loop, "SAVE_EVERY", -1.0)  # after every batch
+    learn, seen = loop.Learner.learn, 0
+
+    def learn_and_stop(self, batch):
+        nonlocal seen
+        seen += 1
+        if seen == 14:  # ten batches an epoch: the fourth of the second
+            raise KeyboardInterrupt
+        return learn(self, batch)
+
+    monkeypatch.setattr(loop.Learner, "learn", learn_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_recipe(content, tmp_path / "stopped")
+    assert (tmp_path / "stopped" / "last").read_text() == "last-00001-000003"
+    monkeypatch.setattr(loop.Learner, "learn", learn)
+    run_recipe(content, tmp_path / "stopped", resume=True)
+    assert same(final_weights(tmp_path / "stopped"), final_weights(tmp_path / "whole"))
+    lines = (tmp_path / "stopped" / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_from_the_command_line(data, tmp_path):
+    """kill -9 while it trains, then `--resume`: the same weights as without the kill."""
+    toml = tmp_path / "toy.toml"
+    toml.write_text(as_toml(with_dropout(data) | {"train": {**small_train(), "epochs": 8}}))
+    command = [
+        sys.executable,
+        "-m",
+        "avow",
+        "train",
+        str(toml),
+        "--json",
+        "--device",
+        "cpu",
+    ]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [*command, "--out", str(tmp_path / "whole")],
+        check=True,
+        env=environment,
+        capture_output=True,
+    )
+    killed = tmp_path / "killed"
+    process = subprocess.Popen(
+        [*command, "--out", str(killed)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    log, deadline = killed / "log.jsonl", time.monotonic() + 120
+    while not (log.is_file() and len(log.read_text().splitlines()) >= 2):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "last").read_text().startswith("last-00008")
+    done = subprocess.run(
+        [*command, "--out", str(killed), "--resume"],
+        check=True,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(done.stdout)["epochs"] == 8
+    assert same(final_weights(killed), final_weights(tmp_path / "whole"))
+    best = [
+        load_weights(Model.from_pretrained(r) and r / (r / "best").read_text())
+        for r in (killed, tmp_path / "whole")
+    ]
+    assert same(*best)
+
+
+def small_train() -> dict:
+    return {"batch": 24, "lr": 0.005, "precision": "fp32"}
+
+
+def as_toml(content: dict) -> str:
+    return "\n".join(
+        f"[{part}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items())
+        for part, keys in content.items()
+    )
+
+
+def test_another_seed_is_another_run(data, tmp_path):
+    for seed in (0, 0, 1):
+        content = small_recipe(data, epochs=1, seed=seed)
+        run_recipe(content, tmp_path / f"run{len(list(tmp_path.iterdir()))}")
+    first, again, other = (final_weights(tmp_path / f"run{n}") for n in range(3))
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_the_best_checkpoint_is_kept_and_the_log_says_which(data, tmp_path):
+    reached = run_recipe(small_recipe(data, epochs=4), tmp_path / "run")
+    lines = [json.loads(x) for x in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    sums = [line["dev"]["rsum"] for line in lines]
+    assert reached.best == max(sums)
+    assert (tmp_path / "run" / "best").read_text() == f"best-{reached.best_epoch:05d}"
+    found = judge_run(tmp_path / "run", "dev", "", None, Blocks(), "cpu", draws=0)
+    assert found.best.recall.rsum == pytest.approx(max(sums))
+    assert {"rsum_image_view", "rsum_text_view"} <= set(lines[0]["dev"])
+
+
+def test_early_stop(data, tmp_path):
+    content = small_recipe(data, epochs=30, patience=2, lr=1e-9)
+    reached = run_recipe(content, tmp_path / "run")
+    assert reached.epoch == reached.best_epoch + 2 < 30
+
+
+def test_learning_rate_falls_once():
+    recipe = Recipe.open("flickr8k/vse_infty_tcl")
+    view = recipe.build_method(visual_dim=4, vocabulary=5, dim=4, word_dim=4)
+    optimiser = build_optimiser([view], recipe.train)
+    rates = [set_rates(optimiser, recipe.train, epoch) for epoch in range(9)]
+    assert rates == [5e-4] * 6 + [5e-4 * 0.1] * 3
+
+
+def test_a_pretrained_encoder_waits_and_then_goes_slower(data, tmp_path, tiny_bert):  # noqa: F811
+    content = small_recipe(data, epochs=1, pretrained_from=1, weight_decay=0.0)
+    content["method"] |= {"text": "bert", "text_source": str(tiny_bert)}
+    recipe = Recipe.from_dict("toy", content)
+    fresh, _ = enrol(recipe, open_data(recipe), None)
+    before = {n: p.clone() for n, p in fresh.views[0].state_dict().items()}
+    run_recipe(content, tmp_path / "frozen")
+    kept = Model.from_pretrained(tmp_path / "frozen").views[0].state_dict()
+    for name, value in before.items():
+        if "transformer" in name:
+            assert torch.equal(kept[name], value), name
+    assert not torch.equal(kept["text.project.weight"], before["text.project.weight"])
+
+    content["train"] |= {"pretrained_from": 0}
+    run_recipe(content, tmp_path / "free")
+    freed = Model.from_pretrained(tmp_path / "free").views[0].state_dict()
+    moved = {n: (freed[n] - v).abs().max() for n, v in before.items() if v.is_floating_point()}
+    slow = max(value for name, value in moved.items() if "transformer" in name)
+    fast = moved["text.project.weight"]
+    assert 0 < slow < 0.5 * fast
+
+
+def test_broken_features_are_refused_with_the_image(data, tmp_path):
+    import shutil
+
+    import numpy as np
+
+    copy = tmp_path / "broken_precomp"
+    shutil.copytree(data, copy)
+    features = np.load(copy / "train_ims.npy")
+    features[5, 1, 2] = np.nan
+    np.save(copy / "train_ims.npy", features)
+    with pytest.raises(BadFeatures) as caught:
+        run_recipe(small_recipe(copy), tmp_path / "run")
+    recipe = Recipe.from_dict("toy", small_recipe(copy))
+    image = open_data(recipe).splits["train"].image_ids[5]
+    assert str(caught.value) == (
+        f"The features of image {image!r} hold NaN or infinite numbers. Expected "
+        "finite ones; extract them again."
+    )
+
+
+def test_too_large_a_batch_is_refused(data, tmp_path):
+    with pytest.raises(BadData) as caught:
+        run_recipe(small_recipe(data, batch=1000), tmp_path / "run")
+    assert str(caught.value) == (
+        "The training split has 240 captions and a batch takes 1000. Expected at least "
+        "one whole batch; lower train.batch."
+    )
+
+
+def test_a_run_is_never_overwritten(data, tmp_path):
+    run = tmp_path / "run"
+    recipe = Recipe.from_dict("toy", small_recipe(data))
+    open_run(run, recipe, resume=False)
+    with pytest.raises(WrongCheckpoint) as caught:
+        open_run(run, recipe, resume=False)
+    assert str(caught.value) == (
+        f"There is a run in {str(run)!r} already. Expected a new folder: continue that run "
+        "with --resume, or choose another --out."
+    )
+    with pytest.raises(WrongCheckpoint) as caught:
+        open_run(run, Recipe.from_dict("toy", small_recipe(data, lr=0.1)), resume=True)
+    assert str(caught.value) == (
+        f"The run in {str(run)!r} was started with other settings. Expected the same recipe "
+        "and --set values to resume it; choose another --out for new ones."
+    )
+
+
+def test_a_truncated_training_state_is_refused(data, tmp_path):
+    content = small_recipe(data, epochs=1)
+    run = tmp_path / "run"
+    run_recipe(content, run)
+    state = run / (run / "last").read_text() / "training.pt"
+    state.write_bytes(state.read_bytes()[:1000])
+    with pytest.raises(WrongCheckpoint) as caught:
+        run_recipe(content, run, resume=True)
+    assert str(caught.value).startswith(f"The training state {str(state)!r} cannot be used (")
+    assert str(caught.value).endswith("train without --resume to start anew.")
