@@ -78,6 +78,11 @@ def judge_vectors(
             f"image_of.npy in {str(folder)!r} does not name images. Expected one whole "
             f"number below {len(images)} per text."
         )
+    if len(image_of) != len(texts):
+        raise BadData(
+            f"There are {len(texts)} texts and {len(image_of)} answers saying which image "
+            "each belongs to. Expected one answer per text."
+        )
     scores = from_vectors(images, texts, blocks, progress)
     return evaluate(
         [scores],

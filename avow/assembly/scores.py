@@ -60,7 +60,7 @@ def compare(
     shape = (len(visual.parts), len(text.parts))
     out = _matrix(shape, blocks.memory // matrices)
     steps = range(0, shape[0], blocks.images)
-    for top in tqdm(steps, desc="scoring", disable=not progress, leave=False):
+    for top in tqdm(steps, desc="scoring", disable=not progress, leave=False, delay=2):
         rows = _take(visual, top, top + blocks.images, device)
         for left in range(0, shape[1], blocks.texts):
             columns = _take(text, left, left + blocks.texts, device)
@@ -80,7 +80,7 @@ def from_vectors(
     """The dot product of every pair of given vectors."""
     out = _matrix((len(images), len(texts)), blocks.memory)
     steps = range(0, len(images), blocks.images)
-    for top in tqdm(steps, desc="scoring", disable=not progress, leave=False):
+    for top in tqdm(steps, desc="scoring", disable=not progress, leave=False, delay=2):
         part = torch.from_numpy(np.array(images[top : top + blocks.images]))
         for left in range(0, len(texts), blocks.texts):
             other = torch.from_numpy(np.array(texts[left : left + blocks.texts]))

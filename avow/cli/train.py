@@ -2,7 +2,6 @@
 
 import json
 import os
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -46,8 +45,6 @@ def train(
     run = out or Path("runs") / _run_name(recipe, loss, seed)
     first = os.environ.get("RANK", "0") == "0"  # set by torchrun
     if first:
-        first = os.environ.get("RANK", "0") == "0"  # torchrun numbers its processes
-    if first:
         open_run(run, chosen, resume)
     dataset = open_data(chosen)
     store = open_features(chosen, dataset, features)
@@ -63,9 +60,9 @@ def train(
         "best_epoch": reached.best_epoch,
         "dev_rsum": reached.best,
     }
-    if first and as_json:
+    if as_json:
         typer.echo(json.dumps(report))
-    elif first:
+    else:
         typer.echo(
             f"best dev rSum {reached.best:.1f} after epoch {reached.best_epoch} -> {run}"
         )
