@@ -32,11 +32,13 @@ def data(tmp_path_factory) -> Path:
     return write_precomp(tmp_path_factory.mktemp("data") / "toy_precomp")
 
 
-def run_recipe(content: dict, run: Path, resume: bool = False) -> Progress:
+def run_recipe(
+    content: dict, run: Path, resume: bool = False, device: str | None = "cpu"
+) -> Progress:
     recipe = Recipe.from_dict("toy", content)
     open_run(run, recipe, resume)
     model, course = enrol(recipe, open_data(recipe), None)
-    return loop.train(model, course, run, resume=resume, progress=False, device="cpu")
+    return loop.train(model, course, run, resume=resume, progress=False, device=device)
 
 
 @pytest.mark.slow

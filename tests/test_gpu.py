@@ -1,0 +1,79 @@
+"""On a CUDA device: a recorded comparison equals a launched one, and a run can be resumed."""
+
+import pytest
+import torch
+from samples import SIZES, regions, small_recipe, tokens, write_precomp
+from test_training import final_weights, run_recipe, same
+
+import avow.training.loop as loop
+from avow import methods
+from avow.core import folder
+from avow.core.contracts import Regions, Tokens
+from avow.training.compare import Comparison
+from avow.training.graphs import Graphed
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("name", folder.names(methods))
+def test_recorded_equals_launched(name):
+    torch.manual_seed(0)
+    views = [folder.build(methods, name, **SIZES).cuda() for _ in range(2)]
+    comparison = Comparison(views)
+    recorded = Graphed(comparison)
+    recorded.train()
+    parameters = list(comparison.parameters())
+    for seed, counts in enumerate([[7, 4, 2], [3, 5, 1], [6, 6, 6]]):
+        visual, text = (
+            regions([5, 3, 1], seed=seed).to("cuda"),
+            tokens(counts, seed=seed).to("cuda"),
+        )
+        buffers = [buffer.clone() for buffer in comparison.buffers()]
+        expected, _ = comparison(visual, text)
+        wanted = torch.autograd.grad(sum(s.square().sum() for s in expected), parameters)
+        for buffer, before in zip(comparison.buffers(), buffers, strict=True):
+            buffer.copy_(before)
+        found, _ = recorded(visual, text)
+        given = torch.autograd.grad(sum(s.square().sum() for s in found), parameters)
+        for one, other in zip([*expected, *wanted], [*found, *given], strict=True):
+            torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4)
+
+
+def test_shapes_share_recordings():
+    comparison = Comparison([folder.build(methods, "vsepp", **SIZES).cuda()])
+    recorded = Graphed(comparison)
+    recorded.train()
+    for width in (5, 6, 7, 8):
+        text = tokens([width, 2], parts=width).to("cuda")
+        recorded(Regions(*_pair(regions([5, 3]).to("cuda"))), Tokens(text.ids, text.present))
+    assert len(recorded.recorded) == 1
+
+
+def _pair(visual: Regions) -> tuple[torch.Tensor, torch.Tensor]:
+    return visual.features, visual.present
+
+
+def test_resumed_on_the_device(tmp_path, monkeypatch):
+    """The same weights to rounding: some CUDA sums have no fixed order."""
+    data = write_precomp(tmp_path / "toy_precomp")
+    content = small_recipe(data, epochs=3)
+    run_recipe(content, tmp_path / "whole", device=None)
+    monkeypatch.setattr(loop, "SAVE_EVERY", -1.0)
+    learn, seen = loop.Learner.learn, 0
+
+    def learn_and_stop(self, batch):
+        nonlocal seen
+        seen += 1
+        if seen == 14:
+            raise KeyboardInterrupt
+        return learn(self, batch)
+
+    monkeypatch.setattr(loop.Learner, "learn", learn_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_recipe(content, tmp_path / "stopped", device=None)
+    monkeypatch.setattr(loop.Learner, "learn", learn)
+    run_recipe(content, tmp_path / "stopped", resume=True, device=None)
+    one, other = final_weights(tmp_path / "whole"), final_weights(tmp_path / "stopped")
+    assert same(one, other) or all(
+        torch.allclose(one[name], other[name], rtol=1e-3, atol=1e-4) for name in one
+    )
