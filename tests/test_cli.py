@@ -121,6 +121,26 @@ def test_features_of_another_backbone_are_refused(command, tmp_path):
     )
 
 
+@pytest.mark.slow
+def test_columns_of_any_name(command, tmp_path):
+    root = tiny_photographs(tmp_path / "tiny")
+    lines = ["file,text", *(f"images/{number}.jpg,a plain colour" for number in (0, 3, 4, 5))]
+    (root / "pets.csv").write_text("\n".join(lines) + "\n")
+    code, out, err = command(
+        *("features", root / "pets.csv", "--set", "image_column=file", "--json"),
+        *("--set", "caption_column=text", "--set", "train=1.0", "--set", "dev=0.0"),
+        *("--set", "test=0.0", "--backbone", "efficientnet_lite0", "--size", "64"),
+        *("--grid", "2", "--out", tmp_path / "features", "--device", "cpu"),
+    )
+    assert code == 0, err
+    assert json.loads(out)["images"] == {"train": 4}
+    code, _, err = command("features", root / "pets.csv", "--set", "image_column")
+    assert err == (
+        "avow: The setting 'image_column' cannot be read. Expected key=value, such as "
+        "images=photos.\n"
+    )
+
+
 def test_unknown_dataset(command):
     code, _, err = command("features", "flikr8k")
     assert code == 1 and err.startswith("avow: ") and "flikr8k" in err and "AVOW_DATA" in err

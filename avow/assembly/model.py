@@ -22,7 +22,7 @@ from PIL import Image
 from torch import Tensor
 
 import avow
-from avow import backbones
+from avow import backbones, methods
 from avow.assembly.checkpoint import load_weights, read_json, save_weights
 from avow.assembly.evaluate import encode_captions
 from avow.assembly.pairs import whole
@@ -30,7 +30,7 @@ from avow.assembly.photographs import grid_regions, open_photograph
 from avow.assembly.recipe import Recipe
 from avow.assembly.scores import batches, encode
 from avow.blocks.pretrained import text_files
-from avow.core import folder as registry
+from avow.core import folder
 from avow.core.contracts import Backbone, Method, Regions, Tokeniser
 from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
 from avow.core.files import new_folder
@@ -183,7 +183,7 @@ class Model:
                 "dataset. Expected such features, not photographs: pass a tensor [images, "
                 "parts, dim]."
             )
-        made = registry.build(backbones, wanted.backbone, size=wanted.size, **wanted.settings)
+        made = folder.build(backbones, wanted.backbone, size=wanted.size, **wanted.settings)
         if made.identity != self.visual["identity"]:
             raise BadFeatures(
                 f"The installed backbone is {made.identity} and the run was trained with "
@@ -215,6 +215,8 @@ def build_views(
         sizes["pretrained"] = False
         if (trained / "config.json").is_file():
             sizes["text_source"] = str(trained)
+    known = folder.settings(methods, recipe.method["name"])
+    sizes = {key: value for key, value in sizes.items() if key in known}
     return [recipe.build_method(**sizes) for _ in range(recipe.build_loss().views)]
 
 

@@ -188,8 +188,26 @@ def _apply(content: dict[str, Any], change: str) -> None:
             f"The change {change!r} cannot be read. Expected part.key=value, such as "
             "loss.tau=0.1."
         )
+    content.setdefault(part, {})[key] = _value(text)
+
+
+def read_settings(changes: Sequence[str]) -> dict[str, Any]:
+    """Settings of one part from `key=value` words."""
+    out = {}
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals:
+            raise BadRecipe(
+                f"The setting {change!r} cannot be read. Expected key=value, such as "
+                "images=photos."
+            )
+        out[key.strip()] = _value(text)
+    return out
+
+
+def _value(text: str) -> Any:
+    """A TOML value; what is none is a plain word."""
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text.strip()
-    content.setdefault(part, {})[key] = value
+        return text.strip()

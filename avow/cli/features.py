@@ -25,6 +25,10 @@ def features(
     images: Annotated[
         str, typer.Option(help="Image folder, where it is not the dataset's own.")
     ] = "",
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="key=value of the dataset's reader; repeatable."),
+    ] = None,
     split: Annotated[
         list[str] | None, typer.Option(help="Only these splits; may be repeated.")
     ] = None,
@@ -45,11 +49,14 @@ def features(
     """
     from avow import backbones
     from avow.assembly.features import default_folder, extract
+    from avow.assembly.recipe import read_settings
     from avow.core import folder
     from avow.core.device import best_device
     from avow.data._open import open_dataset
 
-    settings: dict[str, Any] = {"images": images} if images else {}
+    settings = read_settings(change or [])
+    if images:
+        settings["images"] = images
     opened = open_dataset(dataset, **settings)
     chosen: dict[str, Any] = {"size": size} if size else {}
     known = inspect.signature(folder.find(backbones, backbone).build).parameters

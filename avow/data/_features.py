@@ -19,6 +19,7 @@ from jaxtyping import Float, Int, Shaped
 
 from avow.core.contracts import PairedDataset, Split
 from avow.core.errors import BadFeatures, UnknownName
+from avow.core.fingerprint import of_text
 from avow.data._shards import AGAIN, read_header, read_json
 
 FORMAT = 1
@@ -177,6 +178,11 @@ class FeatureStore:
                     "and run `avow features` again."
                 )
         return cls(folder, manifest, np.load(folder / BOXES), splits)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the dataset, the backbone, the grid or what could be read."""
+        return of_text([json.dumps(self.manifest, sort_keys=True)])
 
     @property
     def names(self) -> list[str]:

@@ -6,12 +6,12 @@ compares its own batch, or, with `gather`, all processes compare the batches of 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_gather
 from torch.nn.functional import pad
 
 from avow.core.contracts import Encoded, Method, Regions, Tokens
@@ -53,4 +53,21 @@ def _from_all(encoded: Encoded) -> Encoded:
     present = pad(encoded.present, (0, missing)).to(torch.uint8).contiguous()
     others = [torch.empty_like(present) for _ in range(dist.get_world_size())]
     dist.all_gather(others, present)
-    return Encoded(torch.cat(all_gather(parts)), torch.cat(others).bool())
+    return Encoded(_Gathered.apply(parts), torch.cat(others).bool())
+
+
+class _Gathered(torch.autograd.Function):
+    """Everybody's items, one process after the other; each gets its own gradient back."""
+
+    @staticmethod
+    def forward(ctx: Any, items: Tensor) -> Tensor:
+        everyone = [torch.empty_like(items) for _ in range(dist.get_world_size())]
+        dist.all_gather(everyone, items)
+        return torch.cat(everyone)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].contiguous()
+        dist.all_reduce(total)
+        own = len(total) // dist.get_world_size()
+        return total[dist.get_rank() * own :][:own]

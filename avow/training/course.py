@@ -72,7 +72,7 @@ def enrol(
     history: dict[str, Any] = {"data": dataset.fingerprint, "dataset": dataset.name}
     if store is not None:
         visual["identity"] = store.manifest["backbone"]
-        history["features"] = store.manifest["fingerprint"]
+        history["features"] = store.fingerprint
     model = Model(recipe, views, tokeniser, visual, history)
     course = Course(
         train,
