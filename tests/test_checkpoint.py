@@ -1,5 +1,6 @@
 """Saved models: cut into small files, whole again when opened, refused when damaged."""
 
+import errno
 import json
 
 import pytest
@@ -9,7 +10,7 @@ from samples import SIZES, regions
 from avow.assembly import checkpoint
 from avow.assembly.model import Model
 from avow.assembly.recipe import Recipe
-from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
+from avow.core.errors import BadData, BadFeatures, NoRoom, WrongCheckpoint
 from avow.core.opinion import Opinion
 from avow.data._vocabulary import Vocabulary
 
@@ -213,3 +214,22 @@ def test_a_folder_without_a_model(tmp_path):
         f"There is no model in {str(tmp_path)!r}. Expected a folder made by `avow train` or "
         "`save_pretrained`."
     )
+
+
+def test_a_full_disk_keeps_the_model_that_was_there(saved, monkeypatch):
+    """Writing goes to a folder beside it, so the old one stays whole until the end."""
+    model = Model.from_pretrained(saved)
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(NoRoom) as caught:
+        model.save_pretrained(saved)
+    assert str(caught.value) == (
+        f"The disk is full while writing {str(saved)!r}. Everything written before is kept. "
+        "Free some space and run the same command again to continue."
+    )
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]

@@ -141,6 +141,48 @@ def test_columns_of_any_name(command, tmp_path):
     )
 
 
+@pytest.mark.slow
+def test_a_hub_model_from_a_folder_all_the_way(command, tmp_path, monkeypatch):
+    """Features by a CLIP saved on disk, a run on them, and the run on photographs."""
+    monkeypatch.setenv("AVOW_HOME", str(tmp_path / "home"))
+    data, clip = tiny_photographs(tmp_path / "tiny"), tiny_clip(tmp_path / "clip")
+    made = ("--backbone", "huggingface", "--name", clip, "--size", 0, "--grid", 2)
+    code, out, err = command("features", data, *made, "--device", "cpu", "--json")
+    assert code == 0, err
+    content = small_recipe(data, epochs=1, batch=2) | {
+        "features": {"backbone": "huggingface", "size": 0, "grid": 2},
+    }
+    toml, run = tmp_path / "toy.toml", tmp_path / "run"
+    toml.write_text(as_toml(content) + f'\nsettings = {{ name = "{clip}" }}\n')
+    code, _, err = command("train", toml, "--out", run, "--json", "--device", "cpu")
+    assert code == 0, err
+    code, out, err = command("evaluate", run, "--json", "--device", "cpu", "--draws", 0)
+    assert code == 0 and json.loads(out)["about"]["images"] == 1, err
+    model = avow.Model.from_pretrained(run)
+    photographs = [data / "images" / f"{number}.jpg" for number in (0, 3, 4)]
+    assert model.similarity(photographs, ["a plain colour", "a dog"]).shape == (3, 2)
+    with pytest.raises(avow.AvowError) as caught:
+        model.similarity([data / "images" / "1.jpg"], ["a dog"])
+    assert str(caught.value).startswith("The photograph ")
+
+
+def tiny_clip(where: Path) -> Path:
+    from transformers import CLIPImageProcessorPil, CLIPVisionConfig, CLIPVisionModel
+
+    config = CLIPVisionConfig(
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        image_size=32,
+        patch_size=8,
+    )
+    CLIPVisionModel(config).save_pretrained(where)
+    size = {"height": 32, "width": 32}
+    CLIPImageProcessorPil(size=size, crop_size=size).save_pretrained(where)
+    return where
+
+
 def test_unknown_dataset(command):
     code, _, err = command("features", "flikr8k")
     assert code == 1 and err.startswith("avow: ") and "flikr8k" in err and "AVOW_DATA" in err

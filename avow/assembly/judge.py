@@ -34,7 +34,7 @@ def judge_run(
     store = None
     if model.recipe.features is not None:
         made = model.recipe.features
-        usual = default_folder(dataset.name, made.backbone, made.size, made.grid)
+        usual = default_folder(dataset.name, made.label, made.size, made.grid)
         store = FeatureStore.open(features or usual)
         store.check(dataset=dataset, identity=model.visual["identity"], grid=made.grid)
     chosen = FeaturedSplit.join(dataset, split, store)

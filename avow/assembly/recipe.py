@@ -67,6 +67,12 @@ class Features:
     size: int = 256
     grid: int = 6
     settings: dict[str, Any] = field(default_factory=dict)
+    """Further settings of the backbone, such as the name of a hub model."""
+
+    @property
+    def label(self) -> str:
+        """The backbone's name, and what else tells its features apart."""
+        return "-".join([self.backbone, *map(str, self.settings.values())])
 
 
 @dataclass(frozen=True)
@@ -133,16 +139,20 @@ class Recipe:
         return out
 
     def build_loss(self) -> Loss:
-        return folder.build(losses, **self.loss)
+        return folder.build(losses, self.loss["name"], **_without_name(self.loss))
 
     def build_method(self, **sizes: Any) -> Method:
         """The method; `sizes` are what only the data knows (widths, vocabulary)."""
-        return folder.build(methods, **{**self.method, **sizes})
+        settings = {**_without_name(self.method), **sizes}
+        return folder.build(methods, self.method["name"], **settings)
 
     def _check_settings(self) -> None:
         for package, part in ((methods, self.method), (losses, self.loss)):
-            settings = {key: value for key, value in part.items() if key != "name"}
-            folder.check(package, part["name"], settings)
+            folder.check(package, part["name"], _without_name(part))
+
+
+def _without_name(part: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in part.items() if key != "name"}
 
 
 def names() -> list[str]:

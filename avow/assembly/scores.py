@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
 from tqdm import tqdm
 
 from avow.core.contracts import Encoded, Method, Regions, Tokens
@@ -135,8 +134,3 @@ def _matrix(shape: Sequence[int], budget: int) -> np.ndarray:
     out = np.memmap(path, np.float32, "w+", shape=(shape[0], shape[1]))
     os.unlink(path)  # the mapping keeps it alive; nothing is left behind
     return out
-
-
-def as_tensor(scores: Sequence[Float[np.ndarray, "images texts"]]) -> Tensor:
-    """The mean of several matrices as one tensor."""
-    return torch.from_numpy(np.mean(scores, axis=0) if len(scores) > 1 else scores[0])

@@ -1,6 +1,5 @@
 """`avow features`: photographs to memory-mapped feature shards."""
 
-import inspect
 import json
 import time
 from pathlib import Path
@@ -59,11 +58,11 @@ def features(
         settings["images"] = images
     opened = open_dataset(dataset, **settings)
     chosen: dict[str, Any] = {"size": size} if size else {}
-    known = inspect.signature(folder.find(backbones, backbone).build).parameters
-    if name or "name" in known:
-        chosen |= {"name": name} if name else {}
+    if name:
+        chosen["name"] = name
     network = folder.build(backbones, backbone, **chosen)
-    where = out or default_folder(opened.name, backbone, size, grid)
+    label = f"{backbone}-{name}" if name else backbone
+    where = out or default_folder(opened.name, label, size, grid)
     started = time.monotonic()
     store = extract(
         opened,

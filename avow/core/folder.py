@@ -55,8 +55,8 @@ def check(package: ModuleType, name: str, chosen: Mapping[str, Any]) -> None:
         check_type(f"{key} of {where}", value, allowed[key].annotation)
 
 
-def build(package: ModuleType, name: str, **chosen: Any) -> Any:
-    """Build the part called `name` with the settings `chosen`."""
+def build(package: ModuleType, name: str, /, **chosen: Any) -> Any:
+    """Build the part called `name`; it may have a setting called "name" itself."""
     check(package, name, chosen)
     return find(package, name).build(**chosen)
 

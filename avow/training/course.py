@@ -40,18 +40,21 @@ def open_features(
     wanted = recipe.features
     if wanted is None:
         return None
-    usual = default_folder(dataset.name, wanted.backbone, wanted.size, wanted.grid)
+    usual = default_folder(dataset.name, wanted.label, wanted.size, wanted.grid)
     folder = where or usual
     if where is None and not folder.exists():
+        named = "".join(f" --{key} {value}" for key, value in wanted.settings.items())
         raise BadFeatures(
             f"There are no features for {recipe.name!r} in {str(folder)!r}. Expected those "
             f"of its backbone; make them with: avow features {recipe.data['name']} "
-            f"--backbone {wanted.backbone} --size {wanted.size} --grid {wanted.grid}"
+            f"--backbone {wanted.backbone} --size {wanted.size} --grid {wanted.grid}{named}"
         )
     store = FeatureStore.open(folder)
     store.check(dataset=dataset, grid=wanted.grid)
     made = store.manifest["backbone"]
-    asked = {"backbone": wanted.backbone, "size": wanted.size}
+    asked: dict[str, Any] = {"size": wanted.size} if wanted.size else {}
+    if made["backbone"].partition(":")[0] != wanted.backbone:  # such as huggingface:clip
+        asked["backbone"] = wanted.backbone
     store.check(identity={**made, **asked})
     return store
 

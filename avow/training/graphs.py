@@ -3,9 +3,12 @@
 A recurrent text encoder is thousands of tiny kernels; launching them takes the host longer
 than running them takes the device. A CUDA graph records the forward and the backward pass
 of one batch shape once and replays each with a single launch. Captions are padded to a
-multiple of `STEP` parts, so that a handful of shapes covers a dataset.
+multiple of `STEP` parts, so that a handful of shapes covers a dataset. A method that asks
+the device something on the way cannot be recorded; it is launched as usual.
 """
 
+import logging
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +29,7 @@ class Graphed:
     def __init__(self, comparison: Comparison):
         self.comparison = comparison
         self.recorded: dict[tuple[torch.Size, ...], Callable[..., Any]] = {}
+        self.possible = True
 
     def train(self) -> None:
         self.comparison.train()
@@ -33,13 +37,20 @@ class Graphed:
     def __call__(
         self, visual: Regions, text: Tokens
     ) -> tuple[list[Float[Tensor, "images texts"]], Float[Tensor, ""]]:
+        if not self.possible:
+            return self.comparison(visual, text)
         text = _rounded(text)
         inputs = [visual.features, visual.present, text.ids, text.present]
         if visual.boxes is not None:
             inputs.append(visual.boxes.contiguous())
         shape = tuple(tensor.shape for tensor in inputs)
         if shape not in self.recorded:
-            self.recorded[shape] = self._record(tuple(inputs))
+            try:
+                self.recorded[shape] = self._record(tuple(inputs))
+            except RuntimeError as error:
+                self.possible = False
+                logging.getLogger(__name__).info("launched, not recorded: %s", error)
+                return self.comparison(visual, text)
         *scores, extra = self.recorded[shape](*inputs)
         return scores, extra
 
@@ -48,13 +59,18 @@ class Graphed:
         buffers = [buffer.clone() for buffer in self.comparison.buffers()]
         random = torch.cuda.get_rng_state()
         samples = tuple(tensor.clone() for tensor in inputs)
-        recorded = torch.cuda.make_graphed_callables(
-            _OnTensors(self.comparison), samples, allow_unused_input=True
-        )
-        torch.cuda.set_rng_state(random)
-        for buffer, before in zip(self.comparison.buffers(), buffers, strict=True):
-            buffer.copy_(before)
-        return recorded
+        try:
+            with warnings.catch_warnings():
+                # recording runs on a stream of its own, which autograd remarks upon
+                warnings.simplefilter("ignore")
+                return torch.cuda.make_graphed_callables(
+                    _OnTensors(self.comparison), samples, allow_unused_input=True
+                )
+        finally:
+            torch.cuda.set_rng_state(random)
+            with torch.no_grad():
+                for buffer, before in zip(self.comparison.buffers(), buffers, strict=True):
+                    buffer.copy_(before)
 
 
 class _OnTensors(nn.Module):
