@@ -21,6 +21,7 @@ from avow.core.errors import BadData
 from avow.core.seeds import generator
 from avow.data._captions import TokenTable
 from avow.data._corruption import corrupt_words, drop_regions, mask_regions
+from avow.training.graphs import DEVICE
 
 RESIDENT = 24 * 2**30  # bytes of features that may live on an accelerator
 
@@ -84,18 +85,20 @@ class Batches:
         pairs = everyone[self.process * train.batch :][: train.batch]
         draw = generator(train.seed, "augment", step, self.process)
         text = corrupt_words(self.table, pairs, train.words_changed, draw)
-        visual = self._regions(self.split.image_of[pairs.numpy()])
         change = drop_regions if train.region_change == "drop" else mask_regions
-        visual = change(visual, train.regions_changed, draw)
         seen = everyone if train.gather else pairs
-        lesson = Lesson(
-            seen.to(self.device),
-            self._match(seen).to(self.device),
-            torch.ones(self.views, len(seen), device=self.device),
-            epoch,
-            step,
-        )
-        return Batch(visual, text.to(self.device), lesson)
+        match = self._match(seen)
+        with DEVICE:
+            visual = self._regions(self.split.image_of[pairs.numpy()])
+            lesson = Lesson(
+                seen.to(self.device),
+                match.to(self.device),
+                torch.ones(self.views, len(seen), device=self.device),
+                epoch,
+                step,
+            )
+            visual = change(visual, train.regions_changed, draw)
+            return Batch(visual, text.to(self.device), lesson)
 
     def _match(self, pairs: Int[Tensor, " pairs"]) -> Bool[Tensor, "pairs pairs"]:
         if not self.train.same_image_matches:

@@ -8,6 +8,7 @@ the device something on the way cannot be recorded; it is launched as usual.
 """
 
 import logging
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,8 @@ from avow.core.contracts import Regions, Tokens
 from avow.training.compare import Comparison
 
 STEP = 4
+DEVICE = threading.Lock()
+"""Held while a graph is recorded: no other thread may use the device meanwhile."""
 
 
 class Graphed:
@@ -56,6 +59,10 @@ class Graphed:
 
     def _record(self, inputs: tuple[Tensor, ...]) -> Callable[..., Any]:
         """Recording runs the batch a few times; what that changes is put back."""
+        with DEVICE:
+            return self._record_alone(inputs)
+
+    def _record_alone(self, inputs: tuple[Tensor, ...]) -> Callable[..., Any]:
         buffers = [buffer.clone() for buffer in self.comparison.buffers()]
         random = torch.cuda.get_rng_state()
         samples = tuple(tensor.clone() for tensor in inputs)
