@@ -6,7 +6,7 @@ Queries of equal confidence are kept or rejected in no particular order, so ever
 here is the mean over all orders of such queries: a constant confidence gives chance.
 
 Papers: Hama et al., "Exploring Uncertainty Measures for Image-Caption
-Embedding-and-Retrieval Task", TOMM 2021, section 4.3 (rejection curves and their area);
+Embedding-and-Retrieval Task", arXiv 2019, section 4.3 (rejection curves and their area);
 Geifman et al., "Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers", ICLR
 2019 (AURC and its excess).
 """

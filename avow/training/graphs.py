@@ -31,7 +31,7 @@ class Graphed:
 
     def __init__(self, comparison: Comparison):
         self.comparison = comparison
-        self.recorded: dict[tuple[torch.Size, ...], Callable[..., Any]] = {}
+        self.recorded: dict[tuple[int | torch.Size, ...], Callable[..., Any]] = {}
         self.possible = True
 
     def train(self) -> None:
@@ -46,7 +46,8 @@ class Graphed:
         inputs = [visual.features, visual.present, text.ids, text.present]
         if visual.boxes is not None:
             inputs.append(visual.boxes.contiguous())
-        shape = tuple(tensor.shape for tensor in inputs)
+        learning = sum(p.requires_grad for p in self.comparison.parameters())
+        shape = (learning, *(tensor.shape for tensor in inputs))
         if shape not in self.recorded:
             try:
                 self.recorded[shape] = self._record(tuple(inputs))

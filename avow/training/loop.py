@@ -27,7 +27,7 @@ from avow.training.compare import Comparison
 from avow.training.course import Course
 from avow.training.graphs import Graphed
 from avow.training.log import Log
-from avow.training.optim import build_optimiser, clip, hold_back, set_rates
+from avow.training.optim import build_optimiser, clip, hold_back, let_rest, set_rates
 from avow.training.state import Progress, load_state, save_best, save_state
 
 SAVE_EVERY = 600.0  # seconds between states inside an epoch
@@ -78,6 +78,8 @@ def train(
     )
     while reached.epoch < settings.epochs and not reached.is_over(settings.patience):
         rate = set_rates(optimiser, settings, reached.epoch)
+        if accelerator.num_processes == 1:
+            let_rest(model.views, reached.epoch < settings.pretrained_from)
         started = saved = time.monotonic()
         values = _Mean(accelerator.device)
         for batch in batches.epoch(reached.epoch, reached.batch):
@@ -105,6 +107,7 @@ def train(
                 save_best(run, model, reached)
             save_state(run, model.views, optimiser, reached)
         accelerator.wait_for_everyone()
+    let_rest(model.views, False)
     bar.close()
     log.close()
     return reached

@@ -31,6 +31,16 @@ def set_rates(optimiser: Optimizer, train: Training, epoch: int) -> float:
     return rate
 
 
+def let_rest(views: Sequence[Method], resting: bool) -> None:
+    """Compute no gradients at all for pretrained parameters while they rest.
+
+    Only for one process: several agree beforehand on which gradients they exchange.
+    """
+    for view in views:
+        for parameter in view.pretrained_parameters():
+            parameter.requires_grad_(not resting)
+
+
 def hold_back(views: Sequence[Method]) -> None:
     """Forget the gradients of pretrained parameters: this step leaves them alone.
 
