@@ -45,8 +45,7 @@ def train(
     """Train every view of `model`; the best checkpoint by dev rSum lies in `run`."""
     settings = model.recipe.train
     accelerator = Accelerator(cpu=device == "cpu")
-    matmul = "highest" if settings.precision == "fp32" else "high"
-    torch.set_float32_matmul_precision(matmul)
+    _multiply(exactly=settings.precision == "fp32")
     loss = model.recipe.build_loss()
     model.to(str(accelerator.device))
     optimiser = build_optimiser(model.views, settings)
@@ -178,13 +177,16 @@ class _Mean:
 
 def _judge(model: Model, course: Course, accelerator: Accelerator) -> dict[str, float]:
     """Recall of the averaged views on dev."""
-    torch.set_float32_matmul_precision("highest")
+    _multiply(exactly=True)
     scores = score_views(model.views, course.dev, course.dev_table, accelerator.device)
     rows = evaluate(scores, course.dev.image_of, draws=0).rows
-    settings = model.recipe.train
-    matmul = "highest" if settings.precision == "fp32" else "high"
-    torch.set_float32_matmul_precision(matmul)
+    _multiply(exactly=model.recipe.train.precision == "fp32")
     return {
         "rsum": rows[-1].recall.rsum,
         **{f"rsum_{row.name.replace(' ', '_')}": row.recall.rsum for row in rows[:-1]},
     }
+
+
+def _multiply(exactly: bool) -> None:
+    """Whether float32 products may be rounded to tf32 where the device can."""
+    torch.set_float32_matmul_precision("highest" if exactly else "high")
