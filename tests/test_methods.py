@@ -1,6 +1,5 @@
 """The contract of every method: one file in `methods/` is one row of these tests."""
 
-import inspect
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from avow import methods
 from avow.assembly.scores import Blocks, compare
 from avow.core import folder
-from avow.core.contracts import Encoded, Method, Regions, Tokens, VectorMethod
+from avow.core.contracts import Method, Regions, Tokens, VectorMethod
 
 NAMES = folder.names(methods)
 
@@ -196,9 +195,3 @@ def test_takes_word_vectors(name):
     assert known == 1
     row = next(p for n, p in method.named_parameters() if n.endswith("words.weight"))[2]
     torch.testing.assert_close(row.detach(), torch.arange(6.0))
-
-
-def test_encoded_travels_between_devices(method):
-    encoded = method.encode_visual(regions([5, 3]))
-    assert isinstance(encoded.to("cpu"), Encoded)
-    assert "device" in inspect.signature(Encoded.to).parameters

@@ -53,7 +53,9 @@ class Graphed:
                 self.recorded[shape] = self._record(tuple(inputs))
             except RuntimeError as error:
                 self.possible = False
-                logging.getLogger(__name__).info("launched, not recorded: %s", error)
+                logging.getLogger(__name__).warning(
+                    "training goes on without CUDA graphs, more slowly: %s", error
+                )
                 return self.comparison(visual, text)
         *scores, extra = self.recorded[shape](*inputs)
         return scores, extra
