@@ -1,10 +1,13 @@
 """Shared layers against plain loops and against torch's own."""
 
+from typing import get_args
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from avow.blocks.attention import FocusNorm, focus
 from avow.blocks.normalise import unit
 from avow.blocks.pooling import LearntPool, MaxPool, MeanPool
 from avow.blocks.recurrent import TwoWayGru
@@ -83,3 +86,33 @@ def test_unit_of_zero_is_zero_with_a_finite_gradient():
     unit(x).sum().backward()
     assert (unit(x) == 0).all()
     assert x.grad is not None and torch.isfinite(x.grad).all()
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.integers(0, 1000),
+    st.sampled_from(get_args(FocusNorm)),
+)
+def test_focus_equals_a_loop_without_padding(queries, context, seed, norm):
+    torch.manual_seed(seed)
+    raw = torch.randn(2, 6, 7)
+    query_present = torch.arange(6) < queries
+    context_present = torch.arange(7) < context
+    found = focus(raw, query_present[None], context_present[None], 4.0, norm)
+    for pair in range(2):
+        cut = raw[pair, :queries, :context].clone()
+        if norm.startswith("clipped"):
+            cut = torch.where(cut > 0, cut, 0.1 * cut)
+        for column in range(context):
+            values = cut[:, column]
+            if norm == "softmax":
+                cut[:, column] = values.exp() / values.exp().sum()
+            if norm.endswith("l2norm"):
+                cut[:, column] = values / (values.square().sum().sqrt() + 1e-8)
+            if norm.endswith("l1norm"):
+                cut[:, column] = values / (values.abs().sum() + 1e-8)
+        expected = torch.stack([(4.0 * row).exp() / (4.0 * row).exp().sum() for row in cut])
+        torch.testing.assert_close(found[pair, :queries, :context], expected)
+        assert not found[pair, :queries, context:].any()
