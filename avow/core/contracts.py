@@ -23,7 +23,9 @@ from jaxtyping import Bool, Float, Int
 from PIL import Image
 from torch import Tensor, nn
 
+from avow.core.background import Background
 from avow.core.fingerprint import of_text
+from avow.core.opinion import EvidenceKind
 
 # --- what goes in -----------------------------------------------------------------
 
@@ -230,3 +232,51 @@ class Loss(ABC):
     @abstractmethod
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         """Yield each value to minimise; the trainer takes one step per value."""
+
+
+# --- doubt ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One stochastic pass: the query vectors, and their scores with every candidate."""
+
+    similarity: Float[Tensor, "queries candidates"]
+    vectors: Float[Tensor, "queries dim"] | None = None
+    """Where the method gives each query one vector."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Queries of one direction with all their candidates: what a probe may look at.
+
+    Image queries and text queries look the same from here: queries are rows.
+    """
+
+    similarity: Float[Tensor, "views queries candidates"]
+    own: int
+    """The view that learnt this direction."""
+    tau: float = 0.05
+    kind: EvidenceKind = "exp"
+    background: Background | None = None
+    """What is usual for each candidate, where a bank of reference queries is at hand."""
+    runs: Float[Tensor, "runs queries candidates"] | None = None
+    """The same scores by independently trained runs."""
+    draws: Callable[[], Iterator[Draw]] | None = None
+    """The same queries again under dropout or drawn statistics, as often as wanted."""
+
+    @property
+    def together(self) -> Float[Tensor, "queries candidates"]:
+        """The averaged similarity, by which candidates are ranked."""
+        return self.similarity.mean(0)
+
+
+class Probe(ABC):
+    """A way to doubt the first answer of every query: one file in `uncertainty/`."""
+
+    needs: frozenset[str] = frozenset()
+    """Which optional parts of `Asked` it cannot do without."""
+
+    @abstractmethod
+    def measure(self, asked: Asked) -> dict[str, Float[Tensor, " queries"]]:
+        """Named measures; a larger number always means less trust."""
