@@ -26,6 +26,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "trust":
+        return importlib.import_module("avow.trust")
     if name not in _HOMES:
         raise AttributeError(f"module 'avow' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

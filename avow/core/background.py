@@ -39,13 +39,12 @@ class Background:
         """Sum up scores that come in blocks of reference queries."""
         count, total, squares, log_sum, top = 0, 0.0, 0.0, None, None
         for block in blocks:
-            block = block.double()
             count += block.shape[1]
-            total = total + block.sum(1)
-            squares = squares + block.square().sum(1)
-            gathered = (block / tau).logsumexp(1)
+            total = total + block.sum(1).double()
+            squares = squares + block.square().sum(1).double()
+            gathered = (block / tau).logsumexp(1).double()
             log_sum = gathered if log_sum is None else torch.logaddexp(log_sum, gathered)
-            seen = block.transpose(1, 2).float()
+            seen = block.topk(min(kept, block.shape[1]), dim=1).values.transpose(1, 2)
             seen = seen if top is None else torch.cat([top, seen], -1)
             top = seen.topk(min(kept, seen.shape[-1])).values
         if top is None or log_sum is None:

@@ -6,6 +6,7 @@
   x BadData         - a dataset is missing a file, or its parts do not fit together
   x BadFeatures     - features are broken, of the wrong width, or of another backbone
   x WrongCheckpoint - the folder was made by another method, vocabulary or version
+  x WrongTrust      - a trust was fitted for another model, gallery or kind of query
   x MissingExtra    - an optional package is needed and is not installed
   x NoRoom          - the disk is full; what was written before stays usable
 
@@ -45,6 +46,10 @@ class BadFeatures(AvowError):
 
 class WrongCheckpoint(AvowError):
     """A saved run is damaged, or belongs to something else."""
+
+
+class WrongTrust(AvowError):
+    """Probabilities were fitted for something else, and would be invented here."""
 
 
 class MissingExtra(AvowError):

@@ -1,0 +1,1 @@
+"""How far an answer can be trusted: probabilities, promises, verdicts, and their study."""

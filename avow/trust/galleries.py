@@ -1,0 +1,199 @@
+"""Galleries of many sizes drawn from scored queries, and what is seen of their answers.
+
+Trust must hold for twenty photographs and for a hundred thousand, so it is learnt from
+galleries of several sizes at once: the candidates are dealt into disjoint galleries of each
+size, and every query asks in the one that holds its match.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from avow.core.background import Background
+from avow.core.contracts import Asked
+from avow.core.opinion import EvidenceKind
+from avow.trust.sight import Sight, describe, look
+
+SIZES = (20, 50, 100, 200, 500, 1000, 2500, 5000)
+KEEP = 10
+
+Query = Literal["text", "image"]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Queries scored against candidates, with what is known to be right."""
+
+    similarity: Float[Tensor, "views queries candidates"]
+    match: Bool[np.ndarray, "queries candidates"]
+    own: int = 0
+    """The view that learnt this direction."""
+    tau: float = 0.05
+    kind: EvidenceKind = "exp"
+    background: Background | None = None
+    """What is usual for each candidate, over a bank of reference queries."""
+
+    @classmethod
+    def both(
+        cls,
+        similarity: Float[Tensor, "views images texts"],
+        image_of: Int[np.ndarray, " texts"],
+        *,
+        tau: float = 0.05,
+        kind: EvidenceKind = "exp",
+        images: Background | None = None,
+        texts: Background | None = None,
+    ) -> "dict[Query, Scored]":
+        """A split of captioned images, asked in both directions."""
+        match = image_of[:, None] == np.arange(similarity.shape[1])[None]
+        own = min(1, len(similarity) - 1)
+        return {
+            "text": cls(similarity.transpose(1, 2), match, own, tau, kind, images),
+            "image": cls(similarity, match.T, 0, tau, kind, texts),
+        }
+
+    def asked(
+        self,
+        queries: Int[np.ndarray, " some"] | None = None,
+        candidates: Int[np.ndarray, " others"] | None = None,
+    ) -> Asked:
+        """Some of the queries in a gallery of some of the candidates."""
+        part, usual = self.similarity, self.background
+        if queries is not None:
+            part = part[:, torch.from_numpy(queries)]
+        if candidates is not None:
+            chosen = torch.from_numpy(candidates)
+            part = part[:, :, chosen]
+            usual = None if usual is None else usual.of(chosen)
+        return Asked(part, self.own, self.tau, self.kind, usual)
+
+    @cached_property
+    def belonging(self) -> tuple[Int[np.ndarray, " queries"], Int[np.ndarray, " candidates"]]:
+        """The group of every query and candidate: whatever a match ties together."""
+        queries, candidates = self.match.shape
+        rows, columns = np.nonzero(self.match)
+        size = queries + candidates
+        ties = coo_array((np.ones(len(rows)), (rows, queries + columns)), shape=(size, size))
+        _, group = connected_components(ties, directed=False)
+        return group[:queries], group[queries:]
+
+    @property
+    def groups(self) -> Int[np.ndarray, " queries"]:
+        """Queries that succeed and fail together, such as the captions of one image."""
+        return self.belonging[0]
+
+
+@dataclass(frozen=True)
+class Hits:
+    """What was seen of the best answers, and whether they were right."""
+
+    names: tuple[str, ...]
+    features: Float[np.ndarray, "queries shown features"]
+    right: Bool[np.ndarray, "queries shown"]
+    gallery: Int[np.ndarray, " queries"]
+    groups: Int[np.ndarray, " queries"]
+
+    @property
+    def first(self) -> Float[np.ndarray, "queries features"]:
+        """Features of the first answers."""
+        return self.features[:, 0]
+
+    @staticmethod
+    def join(parts: Sequence["Hits"]) -> "Hits":
+        shown = min(part.features.shape[1] for part in parts)
+        return Hits(
+            parts[0].names,
+            np.concatenate([part.features[:, :shown] for part in parts]),
+            np.concatenate([part.right[:, :shown] for part in parts]),
+            np.concatenate([part.gallery for part in parts]),
+            np.concatenate([part.groups for part in parts]),
+        )
+
+
+def see(
+    scored: Scored,
+    queries: Int[np.ndarray, " some"] | None = None,
+    candidates: Int[np.ndarray, " others"] | None = None,
+    *,
+    keep: int = KEEP,
+    absent: bool = False,
+) -> Hits:
+    """The best answers of some queries in one gallery.
+
+    absent: each query's matches are taken out of its gallery, so that nothing is right.
+    """
+    rows = np.arange(scored.match.shape[0]) if queries is None else queries
+    columns = np.arange(scored.match.shape[1]) if candidates is None else candidates
+    asked = scored.asked(queries, candidates)
+    match = scored.match[np.ix_(rows, columns)]
+    if absent:
+        hidden = asked.similarity.masked_fill(torch.from_numpy(match), -torch.inf)
+        asked = Asked(hidden, asked.own, asked.tau, asked.kind, asked.background)
+    sight, order = look(asked)
+    return noted(sight, order, match, scored.groups[rows], keep)
+
+
+def noted(
+    sight: Sight,
+    order: Int[Tensor, "queries shown"],
+    match: Bool[np.ndarray, "queries candidates"],
+    groups: Int[np.ndarray, " queries"],
+    keep: int = KEEP,
+) -> Hits:
+    """The first answers of a sight, with whether each is right."""
+    features = describe(sight)[:, :keep].numpy()
+    right = np.take_along_axis(match, order[:, :keep].numpy(), axis=1)
+    return Hits(sight.names, features, right, sight.gallery.numpy(), groups)
+
+
+def draw(
+    scored: Scored,
+    size: int,
+    *,
+    seed: int = 0,
+    keep: int = KEEP,
+    absent: bool = False,
+) -> Hits | None:
+    """Every query once, in a gallery of about `size` candidates; None where too few."""
+    parts = [
+        see(scored, queries, candidates, keep=keep, absent=absent)
+        for queries, candidates in deal(scored, size, seed)
+    ]
+    return Hits.join(parts) if parts else None
+
+
+def draw_sizes(
+    scored: Scored, sizes: Sequence[int] = SIZES, *, seed: int = 0, keep: int = KEEP
+) -> Hits:
+    """The same for several sizes, and for the whole gallery."""
+    whole = scored.match.shape[1]
+    smaller = [draw(scored, size, seed=seed, keep=keep) for size in sizes if size < 0.8 * whole]
+    return Hits.join([*(hits for hits in smaller if hits), see(scored, keep=keep)])
+
+
+def deal(
+    scored: Scored, size: int, seed: int
+) -> Iterator[tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]]:
+    """Disjoint galleries of about `size` candidates, and the queries that ask in each.
+
+    What belongs together stays together: the captions of an image are in one gallery.
+    """
+    of_query, of_candidate = scored.belonging
+    groups = int(max(of_query.max(initial=0), of_candidate.max(initial=0))) + 1
+    weight = np.bincount(of_candidate, minlength=groups)
+    mixed = np.random.default_rng(seed).permutation(np.flatnonzero(weight))
+    gallery = np.full(groups, -1)
+    gallery[mixed] = (np.cumsum(weight[mixed]) - 1) // size
+    for number in range(scored.match.shape[1] // size):
+        candidates = np.flatnonzero(gallery[of_candidate] == number)
+        queries = np.flatnonzero(gallery[of_query] == number)
+        if len(queries) and len(candidates) > 1:
+            yield queries, candidates

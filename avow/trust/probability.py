@@ -1,0 +1,129 @@
+"""From what is seen of an answer to the probability that it is right, or relevant.
+
+A logistic model over a few numbers per hit (`sight.describe`), each also multiplied by the
+logarithm of the gallery size: one fit then serves galleries of twenty and of a hundred
+thousand. It is fitted on held-out queries, never changes the ranking's encoder, and is
+stored as plain numbers.
+
+Two events must never be mixed: *right* (the annotated match) and *relevant* (a person would
+say that it fits). Each has a model of its own, which carries the event's name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GroupKFold
+
+from avow.core.errors import BadData
+
+STRENGTHS = (0.003, 0.03, 0.3, 3.0)
+_USUAL_LOG_SIZE, _LOG_SIZE_SCALE = 6.0, 2.0  # galleries of about 400 are the middle
+_FOLDS = 5
+
+Features = Float[np.ndarray, "hits features"]
+
+
+@dataclass(frozen=True)
+class Probability:
+    """A fitted model: numbers in, probability of `event` out."""
+
+    event: str
+    names: tuple[str, ...]
+    centre: tuple[float, ...]
+    scale: tuple[float, ...]
+    weights: tuple[float, ...]
+    bias: float
+    strength: float
+    """Inverse of the penalty on the weights, chosen by cross-validation."""
+    hits: int
+    """How many hits it was fitted on."""
+
+    def __call__(
+        self, features: Features, gallery: int | Int[np.ndarray, " hits"]
+    ) -> Float[np.ndarray, " hits"]:
+        return 1 / (1 + np.exp(-self.log_odds(features, gallery)))
+
+    def log_odds(
+        self, features: Features, gallery: int | Int[np.ndarray, " hits"]
+    ) -> Float[np.ndarray, " hits"]:
+        wide = _with_size(features, gallery)
+        return (wide - np.array(self.centre)) / np.array(self.scale) @ np.array(
+            self.weights
+        ) + self.bias
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> "Probability":
+        lists = {key: tuple(value) for key, value in content.items() if isinstance(value, list)}
+        return cls(**{**content, **lists})
+
+
+def fit_probability(
+    event: str,
+    names: Sequence[str],
+    features: Features,
+    happened: Bool[np.ndarray, " hits"],
+    gallery: int | Int[np.ndarray, " hits"],
+    groups: Int[np.ndarray, " hits"],
+    strengths: Sequence[float] = STRENGTHS,
+) -> Probability:
+    """groups: hits of one group (one photograph) are never on both sides of a fold."""
+    if happened.all() or not happened.any():
+        raise BadData(
+            f"All {len(happened)} answers are {'right' if happened.any() else 'wrong'}. "
+            "Expected some of both, to learn the difference from; give more queries."
+        )
+    wide = _with_size(features, gallery)
+    centre, scale = wide.mean(0), wide.std(0) + 1e-9
+    ready = (wide - centre) / scale
+    strength = _best_strength(ready, happened, groups, strengths)
+    model = _logistic(strength).fit(ready, happened)
+    return Probability(
+        event,
+        tuple(names),
+        tuple(centre.tolist()),
+        tuple(scale.tolist()),
+        tuple(model.coef_[0].tolist()),
+        float(model.intercept_[0]),
+        strength,
+        len(happened),
+    )
+
+
+def _with_size(
+    features: Features, gallery: int | Int[np.ndarray, " hits"]
+) -> Float[np.ndarray, "hits wide"]:
+    """The features, the features times the size of the gallery, and the size itself."""
+    size = np.broadcast_to(np.asarray(gallery, np.float64), (len(features),))
+    log_size = ((np.log(size) - _USUAL_LOG_SIZE) / _LOG_SIZE_SCALE)[:, None]
+    return np.concatenate(
+        [features, features * log_size, log_size, log_size**2], axis=1, dtype=np.float64
+    )
+
+
+def _best_strength(
+    ready: np.ndarray, happened: np.ndarray, groups: np.ndarray, strengths: Sequence[float]
+) -> float:
+    folds = min(_FOLDS, len(np.unique(groups)))
+    if len(strengths) == 1 or folds < 2:
+        return float(strengths[0])
+    losses = np.zeros(len(strengths))
+    for fitted, held in GroupKFold(folds).split(ready, happened, groups):
+        if len(np.unique(happened[fitted])) < 2:
+            continue
+        for place, strength in enumerate(strengths):
+            model = _logistic(strength).fit(ready[fitted], happened[fitted])
+            stated = model.predict_proba(ready[held])[:, 1]
+            losses[place] += log_loss(happened[held], stated, labels=[False, True]) * len(held)
+    return float(strengths[int(losses.argmin())])
+
+
+def _logistic(strength: float) -> LogisticRegression:
+    return LogisticRegression(C=strength, solver="newton-cholesky", max_iter=100)

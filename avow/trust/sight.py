@@ -1,0 +1,231 @@
+"""What is seen of an answer: its best candidates, and a few sums over all the others.
+
+    similarity [views, queries, candidates] --look--> Sight --describe--> numbers per hit
+
+A `Sight` has the same size whatever the gallery: the `shown` best candidates of every query
+with their scores, what is usual for each of them (`Background`), and sums over the whole
+gallery, exact or estimated from a sample. Everything trust is made of is read from it, so
+an engine that returns only its best k can be trusted too.
+
+*Relative* evidence is what mends the uncertainty u. u sums the evidence of all candidates;
+over a large gallery that sum is made of many weak scores and of hubs, and says how common a
+query is rather than whether its first answer is right. Dividing each candidate's evidence
+by what it usually gets from reference queries takes the hubs out:
+
+    log e(q, c) = s(q, c) / tau - log mean over the bank of exp(s(b, c) / tau)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from avow.core.background import Background
+from avow.core.contracts import Asked
+
+SHOWN = 32
+TEMPERATURES = (0.5, 1.0, 2.0)
+_OTHERS = 5  # how many rivals make up "the next ones"
+_EIGHTH = 7  # which of the bank's best scores a good one must beat
+_TINY = 1e-6
+
+PLAIN = ("log rank", "first", "score", "apart", "softmax", "lead", "clear", "split", "agreed")
+RELATIVE = (
+    *(f"relative softmax {temperature:g}" for temperature in TEMPERATURES),
+    "relative odds",
+    "relative",
+    "relative lead",
+    "relative clear",
+    "above bank",
+    "above bank lead",
+    "above bank clear",
+    "unusual",
+    "unusual lead",
+    "hub",
+    "relative total",
+)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The best candidates of some queries, and sums over their whole gallery."""
+
+    gallery: Int[Tensor, " queries"]
+    """K, how many candidates there were."""
+    tau: float
+    scores: Float[Tensor, "views queries shown"]
+    """Best first by the mean of the views."""
+    mean: Float[Tensor, " queries"]
+    """Mean and standard deviation of the averaged score over the gallery."""
+    spread: Float[Tensor, " queries"]
+    log_sum: Float[Tensor, " queries"]
+    """Logarithm of the sum of exp(s / tau) over the gallery."""
+    relative: Float[Tensor, "queries shown"] | None = None
+    """Relative log-evidence of the candidates shown."""
+    relative_sums: Float[Tensor, "temperatures queries"] | None = None
+    """Per temperature T, the logarithm of the sum of exp(relative / T)."""
+    above: Float[Tensor, "queries shown"] | None = None
+    """Score less the eighth best of the bank."""
+    unusual: Float[Tensor, "queries shown"] | None = None
+    """Score in standard deviations above what the candidate usually gets."""
+    hub: Float[Tensor, "queries shown"] | None = None
+    """The logarithm of the evidence it usually gets."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What `describe` gives, in order."""
+        return PLAIN if self.relative is None else (*PLAIN, *RELATIVE)
+
+
+def look(asked: Asked, shown: int = SHOWN) -> tuple[Sight, Int[Tensor, "queries shown"]]:
+    """What is seen of queries whose whole rows are known, and which candidates are shown.
+
+    A candidate with a similarity of minus infinity is not in that query's gallery.
+    """
+    together = asked.together
+    present = together.isfinite()
+    count = present.sum(-1)
+    order = together.topk(min(shown, int(count.min())), -1).indices
+    scores = asked.similarity.gather(-1, order.expand(len(asked.similarity), -1, -1))
+    mean = together.masked_fill(~present, 0).sum(-1) / count
+    apart = (together - mean[:, None]).masked_fill(~present, 0)
+    sight = Sight(
+        count,
+        asked.tau,
+        scores,
+        mean,
+        (apart.square().sum(-1) / count).sqrt(),
+        (together / asked.tau).logsumexp(-1),
+    )
+    if asked.background is None:
+        return sight, order
+    usual = asked.background
+    relative = relative_evidence(asked.similarity, usual, asked.tau)
+    sums = torch.stack([(relative / t).logsumexp(-1) for t in TEMPERATURES])
+    known = with_background(sight, usual_of(usual, order), relative.gather(-1, order), sums)
+    return known, order
+
+
+def relative_evidence(
+    similarity: Float[Tensor, "views queries candidates"], usual: Background, tau: float
+) -> Float[Tensor, "queries candidates"]:
+    """Logarithm of the evidence over what the candidate usually gets, mean of the views."""
+    return (similarity / tau - usual.log_mean[:, None]).mean(0)
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What is usual for the candidates shown, per query."""
+
+    log_mean: Float[Tensor, "views queries shown"]
+    mean: Float[Tensor, "views queries shown"]
+    spread: Float[Tensor, "views queries shown"]
+    eighth: Float[Tensor, "views queries shown"]
+
+
+def usual_of(background: Background, order: Tensor) -> Usual:
+    """The background of chosen candidates, one choice per query."""
+    place = min(_EIGHTH, background.top.shape[-1] - 1)
+    return Usual(
+        background.log_mean[:, order],
+        background.mean[:, order],
+        background.spread[:, order],
+        background.top[:, order, place],
+    )
+
+
+def with_background(
+    sight: Sight,
+    usual: Usual,
+    relative: Float[Tensor, "queries shown"],
+    sums: Float[Tensor, "temperatures queries"],
+) -> Sight:
+    """The same sight, with how far each candidate shown is out of its usual."""
+    return Sight(
+        sight.gallery,
+        sight.tau,
+        sight.scores,
+        sight.mean,
+        sight.spread,
+        sight.log_sum,
+        relative,
+        sums,
+        (sight.scores - usual.eighth).mean(0),
+        ((sight.scores - usual.mean) / (usual.spread + _TINY)).mean(0),
+        usual.log_mean.mean(0),
+    )
+
+
+def describe(sight: Sight) -> Float[Tensor, "queries shown features"]:
+    """The numbers of `sight.names`, for every candidate shown."""
+    score = sight.scores.mean(0)
+    place = torch.arange(1, score.shape[1] + 1, device=score.device).to(score)
+    columns = [
+        place.log().expand_as(score),
+        (place == 1).to(score).expand_as(score),
+        score,
+        (score - sight.mean[:, None]) / (sight.spread[:, None] + _TINY),
+        score / sight.tau - sight.log_sum[:, None],
+        _lead(score),
+        _clear(score),
+        (sight.scores.amax(0) - sight.scores.amin(0)),
+        _agreed(sight.scores),
+    ]
+    if sight.relative is not None:
+        columns += _relative_columns(sight)
+    return torch.stack(columns, -1)
+
+
+def _relative_columns(sight: Sight) -> list[Tensor]:
+    relative, sums = sight.relative, sight.relative_sums
+    above, unusual, hub = sight.above, sight.unusual, sight.hub
+    assert relative is not None and sums is not None
+    assert above is not None and unusual is not None and hub is not None
+    soft = [
+        relative / temperature - total[:, None]
+        for temperature, total in zip(TEMPERATURES, sums, strict=True)
+    ]
+    share = soft[TEMPERATURES.index(1.0)].exp()
+    return [
+        *soft,
+        (share + _TINY).log() - (1 - share + _TINY).log(),
+        relative,
+        _lead(relative),
+        _clear(relative),
+        above,
+        _lead(above),
+        _clear(above),
+        unusual,
+        _lead(unusual),
+        hub,
+        sums[TEMPERATURES.index(1.0)][:, None].expand_as(relative),
+    ]
+
+
+def _lead(values: Float[Tensor, "queries shown"]) -> Float[Tensor, "queries shown"]:
+    """Each value less the best of the others; 0 where there is no other."""
+    if values.shape[1] < 2:
+        return torch.zeros_like(values)
+    best = values.topk(2, -1)
+    first = torch.arange(values.shape[1], device=values.device) == best.indices[:, :1]
+    return values - torch.where(first, best.values[:, 1:], best.values[:, :1])
+
+
+def _clear(values: Float[Tensor, "queries shown"]) -> Float[Tensor, "queries shown"]:
+    """Each value less the mean of the five that stand first among the others."""
+    count = min(_OTHERS + 1, values.shape[1])
+    if count < 2:
+        return torch.zeros_like(values)
+    front = values[:, :count]
+    inside = torch.arange(values.shape[1], device=values.device) < count
+    # a candidate outside the front has the front's first five for rivals
+    own = torch.where(inside, values, front[:, -1:])
+    return values - (front.sum(-1, keepdim=True) - own) / (count - 1)
+
+
+def _agreed(scores: Float[Tensor, "views queries shown"]) -> Float[Tensor, "queries shown"]:
+    """Which share of the views puts each candidate first of those shown."""
+    first = scores.argmax(-1, keepdim=True)
+    place = torch.arange(scores.shape[-1], device=scores.device)
+    return (first == place).to(scores.dtype).mean(0)
