@@ -20,6 +20,7 @@ from torch import Tensor
 from avow.core.background import Background
 from avow.core.contracts import Asked
 from avow.core.opinion import EvidenceKind
+from avow.trust.probability import Probability, fit_probability
 from avow.trust.sight import Sight, describe, look
 
 SIZES = (20, 50, 100, 200, 500, 1000, 2500, 5000)
@@ -197,3 +198,35 @@ def deal(
         queries = np.flatnonzero(gallery[of_query] == number)
         if len(queries) and len(candidates) > 1:
             yield queries, candidates
+
+
+def fit_hits(event: str, hits: Hits) -> Probability:
+    """The probability of every hit, whatever its rank, from hits that are known."""
+    queries, shown, count = hits.features.shape
+    return fit_probability(
+        event,
+        hits.names,
+        hits.features.reshape(queries * shown, count),
+        hits.right.reshape(-1),
+        np.repeat(hits.gallery, shown),
+        np.repeat(hits.groups, shown),
+    )
+
+
+def state(
+    probability: Probability,
+    features: Float[np.ndarray, "queries shown features"],
+    gallery: Int[np.ndarray, " queries"],
+) -> Float[np.ndarray, "queries shown"]:
+    """The probability of every hit."""
+    queries, shown, count = features.shape
+    flat = probability(features.reshape(-1, count), np.repeat(gallery, shown))
+    return flat.reshape(queries, shown)
+
+
+def one_of(stated: Float[np.ndarray, "queries shown"]) -> Float[np.ndarray, " queries"]:
+    """A score for "one of those shown is right"; it orders queries, and states nothing.
+
+    Hits of a query exclude or support each other, so no product of theirs is a probability.
+    """
+    return 1 - np.prod(1 - stated, axis=1)

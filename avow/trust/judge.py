@@ -25,9 +25,9 @@ from avow.core.background import Background
 from avow.core.contracts import Asked
 from avow.core.errors import BadData, WrongTrust
 from avow.core.files import write_text
-from avow.core.opinion import Opinion
-from avow.trust.galleries import SIZES, Scored, draw_sizes, see
-from avow.trust.probability import Probability, fit_probability
+from avow.core.opinion import EvidenceKind, Opinion
+from avow.trust.galleries import SIZES, Scored, draw_sizes, fit_hits, see, state
+from avow.trust.probability import Probability
 from avow.trust.promise import Promise, promise
 from avow.trust.sight import Sight, describe, look
 
@@ -103,7 +103,7 @@ class Trust:
     refuse_below: float
     """Below this probability the verdict is "nothing found"."""
     tau: float = 0.05
-    kind: str = "exp"
+    kind: EvidenceKind = "exp"
 
     def judge(
         self,
@@ -164,10 +164,7 @@ class Trust:
                 "trust for this one with `avow.trust.fit`."
             )
         features = describe(sight)[:, :shown].numpy()
-        queries, kept, count = features.shape
-        gallery = np.repeat(sight.gallery.numpy(), kept)
-        flat = self.probability(features.reshape(-1, count), gallery)
-        stated = flat.reshape(queries, kept)
+        stated = state(self.probability, features, sight.gallery.numpy())
         return Judgement(
             candidates[:, :shown],
             stated,
@@ -244,15 +241,18 @@ def fit(
     match = mask_of(matches, views.shape[1:])
     scored = Scored(views, match, 0, tau, "exp", background_of(bank, tau))
     first, second = _halves(scored, seed)
-    fitted = draw_sizes(_queries(scored, first), sizes, seed=seed, keep=1)
-    probability = fit_probability(
-        event, fitted.names, fitted.first, fitted.right[:, 0], fitted.gallery, fitted.groups
-    )
+    fitted = draw_sizes(_queries(scored, first), sizes, seed=seed)
+    probability = fit_hits(event, fitted)
     held = see(scored, second, keep=1)
     stated = probability(held.first, held.gallery)
     right = held.right[:, 0]
     promised = promise(
-        stated, ~right, risk, delta, event=f"the first answer is not {event}", groups=held.groups
+        stated,
+        ~right,
+        risk,
+        delta,
+        event=f"the first answer is not {event}",
+        groups=held.groups,
     )
     low = float(np.quantile(stated[right], REFUSED_IN_VAIN)) if right.any() else 0.0
     refuse_below = min(low, np.inf if promised.threshold is None else promised.threshold)
