@@ -37,22 +37,25 @@ class Drawn(Probe):
     def measure(self, asked: Asked) -> Measures:
         """Without the feature uncertainty where the method gives no vectors."""
         source = needed(asked.draws, "draws", "stochastic passes over the same queries")
-        posteriors = Posteriors(asked.similarity[0], self.temperature)
+        found = taken(source, self.passes)
+        head = next(found)
+        posteriors = Posteriors(head.similarity, self.temperature)
         features, answers = Features(), []
-        for draw in taken(source, self.passes):
-            posteriors.add(draw.similarity.to(asked.similarity.device))
+        for draw in chain([head], found):
+            posteriors.add(draw.similarity)
             answers.append(first(draw.similarity))
             if draw.vectors is not None:
                 features.add(draw.vectors)
         usual = torch.stack(answers).mode(0).values
-        found = {
+        measures = {
             "posterior uncertainty": posteriors.mutual_information,
             "expected entropy": posteriors.expected_entropy,
             "variation ratio": (torch.stack(answers) != usual).double().mean(0),
         }
         if features.count:
-            found["feature uncertainty"] = features.variance
-        return {name: values.to(asked.similarity.device) for name, values in found.items()}
+            measures["feature uncertainty"] = features.variance
+        place = asked.similarity.device  # passes may lie elsewhere
+        return {name: values.to(place) for name, values in measures.items()}
 
 
 class Features:

@@ -5,8 +5,8 @@ is its uncertainty u = K/S, and depends on K. Over the whole gallery thousands o
 candidates take part in K and S. Over a shortlist of the best ones, as many as there were
 in a training batch, the belief in the first answer is what the network learnt to give.
 
-Paper: Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025, Eq. 3-6 (u and
-belief) and Eq. 12-14 (disagreement).
+Paper: Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025, Eq. 3-4 (belief
+and u) and Eq. 12 (disagreement).
 """
 
 from dataclasses import dataclass
