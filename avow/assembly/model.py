@@ -25,7 +25,7 @@ import avow
 from avow import backbones, methods
 from avow.assembly.checkpoint import load_weights, read_json, save_weights
 from avow.assembly.evaluate import encode_captions
-from avow.assembly.pairs import whole
+from avow.assembly.pairs import some, whole
 from avow.assembly.photographs import grid_regions, open_photograph
 from avow.assembly.recipe import Recipe
 from avow.assembly.scores import batches, encode
@@ -131,7 +131,7 @@ class Model:
         for view in self.views:
             visual = encode(
                 view.encode_visual,
-                (_part(regions, p) for p in _parts(regions)),
+                (some(regions, p) for p in _parts(regions)),
                 self.device,
             )
             text = encode_captions(view, table, self.device, _AT_ONCE)
@@ -271,9 +271,3 @@ def _fill(views: Sequence[Method], state: dict[str, Tensor], home: Path) -> None
 
 def _parts(regions: Regions) -> list[np.ndarray]:
     return list(batches(len(regions.features), _AT_ONCE))
-
-
-def _part(regions: Regions, place: np.ndarray) -> Regions:
-    index = torch.from_numpy(place)
-    boxes = None if regions.boxes is None else regions.boxes[index]
-    return Regions(regions.features[index], regions.present[index], boxes)
