@@ -176,18 +176,16 @@ def _guarantees(
     ]
     return {
         event: [
-            _promised(
-                kept_promises(values, wrong, hits.groups, alpha, 0.1, splits, seed), alpha
-            )
+            {"alpha": alpha, "delta": DELTA}
+            | _ours(kept_promises(values, wrong, hits.groups, alpha, DELTA, splits, seed))
             for alpha in alphas
         ]
         for event, alphas, values, wrong in cases
     }
 
 
-def _promised(found: dict[str, dict[str, float]], alpha: float) -> dict[str, Any]:
-    ours = found.pop(OURS)
-    return {"alpha": alpha, "delta": 0.1, "allowed": 0.1, **ours, "baselines": found}
+def _ours(found: dict[str, dict[str, float]]) -> dict[str, Any]:
+    return {**found.pop(OURS), "baselines": found}
 
 
 def _sets(

@@ -52,6 +52,7 @@ class TwoWay(Probe):
             "back": -back.mean(0),
             "back shortlist": -near_back.mean(0).amax(-1),
             "both ways": -(back + forth).mean(0),
+            "inverted softmax": -_chosen(inverted_softmax(views, usual), answer),
             "reciprocal rank": -(1 / rank(score, answer, usual)).mean(0),
             "standard score": -standard_score(score, answer, usual).mean(0),
             "hub": usual.log_mean[:, answer].mean(0),
@@ -71,6 +72,14 @@ def log_back(
     """
     own = score / usual.tau
     return own - torch.logaddexp(log_mean + math.log(usual.queries), own)
+
+
+def inverted_softmax(
+    views: Float[Tensor, "views queries candidates"], usual: Background
+) -> Float[Tensor, "queries candidates"]:
+    """Belief in every candidate once each one's evidence is divided by its usual."""
+    relative = views / usual.tau - usual.log_mean[:, None]
+    return relative.mean(0).softmax(-1)
 
 
 def rank(
@@ -104,6 +113,12 @@ def _at(
     views: Float[Tensor, "views queries candidates"], places: Int[Tensor, "queries some"]
 ) -> Float[Tensor, "views queries some"]:
     return views.gather(-1, places.expand(len(views), -1, -1))
+
+
+def _chosen(
+    values: Float[Tensor, "queries candidates"], answer: Int[Tensor, " queries"]
+) -> Float[Tensor, " queries"]:
+    return values.gather(-1, answer[:, None])[:, 0]
 
 
 def _check(usual: Background, similarity: Float[Tensor, "views queries candidates"]) -> None:
