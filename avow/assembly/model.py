@@ -9,6 +9,7 @@ stay reachable. Opinions carry the K, tau and evidence function they were formed
 `evidence_settings`, because an uncertainty means nothing without them.
 """
 
+import hashlib
 import json
 from collections.abc import Sequence
 from functools import cached_property
@@ -34,6 +35,7 @@ from avow.core import folder
 from avow.core.contracts import Backbone, Method, Regions, Tokeniser
 from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
 from avow.core.files import new_folder
+from avow.core.fingerprint import of_text
 from avow.core.opinion import Opinion
 from avow.data._captions import TokenTable
 from avow.data._vocabulary import Vocabulary
@@ -105,6 +107,16 @@ class Model:
         for view in self.views:
             view.to(device).eval()
         return self
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with any weight and with the recipe; what was fitted for a model names it."""
+        parts = [json.dumps(self.recipe.to_dict(), sort_keys=True)]
+        for view in self.views:
+            for name, tensor in view.state_dict().items():
+                content = tensor.detach().cpu().contiguous().numpy().tobytes()
+                parts += [name, hashlib.sha256(content).hexdigest()]
+        return of_text(parts)
 
     @property
     def device(self) -> torch.device:

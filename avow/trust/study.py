@@ -46,7 +46,14 @@ from avow.trust.sight import describe, look
 from avow.uncertainty.scores import fit_temperature
 
 OURS = "calibrated trust"
-BASELINES = ("u", "largest", "lead", "probability", "both ways", "inverted softmax")
+BASELINES = (
+    "evidential: u",
+    "scores: largest",
+    "scores: lead",
+    "scores: probability",
+    "two_way: both ways",
+    "two_way: inverted softmax",
+)
 """Single measures that promises, refusals and calibration are compared with."""
 ALPHAS_FIRST, ALPHAS_TEN, ALPHAS_SETS = (0.2, 0.4), (0.1, 0.2), (0.1, 0.2)
 DELTA = 0.1
@@ -72,13 +79,19 @@ def ranks_of(scored: Scored) -> Int[np.ndarray, " queries"]:
 
 
 def doubts_of(asked: Asked, temperature: float) -> Doubts:
-    """Every measure that needs nothing but what `asked` holds."""
+    """Every measure that needs nothing but what `asked` holds.
+
+    temperature: of the plain softmax; each other probe keeps its own.
+    """
     found: Doubts = {}
     for name in folder.names(uncertainty):
         settings = {"temperature": temperature} if name == "scores" else {}
         probe = folder.build(uncertainty, name, **settings)
         if all(getattr(asked, need) is not None for need in probe.needs):
-            found |= {key: value.numpy() for key, value in probe.measure(asked).items()}
+            found |= {
+                f"{name}: {key}": value.cpu().numpy().astype(np.float64)
+                for key, value in probe.measure(asked).items()
+            }
     return found
 
 
