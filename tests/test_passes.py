@@ -586,3 +586,17 @@ def test_some_images_in_an_order():
     part = some(IMAGES, np.array([2, 0]))
     assert torch.equal(part.features, IMAGES.features[[2, 0]])
     assert torch.equal(part.boxes, IMAGES.boxes[[2, 0]])
+
+
+@pytest.mark.gpu
+def test_draws_on_a_gpu_are_repeatable_and_leave_its_generator_alone():
+    view = network(dropout_head=0.5).cuda()
+    before = torch.cuda.get_rng_state()
+    once, again = (
+        first(Passes([view], IMAGES, table(), KeptDropout([view]), "cuda"), "text")
+        for _ in range(2)
+    )
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    assert once[0].similarity.is_cuda
+    assert all(torch.equal(a.vectors, b.vectors) for a, b in zip(once, again, strict=True))
+    assert not torch.equal(once[0].vectors, once[1].vectors)

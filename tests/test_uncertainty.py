@@ -407,6 +407,19 @@ def test_a_hub_is_found_out():
         assert found[measure][1] > found[measure][0] + 1, measure
 
 
+def test_a_shortlist_finds_a_candidate_that_would_choose_the_query():
+    """The first answer is a hub; the second, just behind it, is not."""
+    bank = torch.stack([torch.full((50,), 0.5), torch.full((50,), 0.0)], -1)[None]
+    usual = Background.from_scores([bank], tau=0.05)
+    asked = Asked(torch.tensor([[[0.55, 0.5]]]), own=0, background=usual)
+    found = folder.build(uncertainty, "two_way").measure(asked)
+    expected = -math.log(math.exp(10) / (math.exp(10) + 50))
+    assert found["back shortlist"][0] == pytest.approx(expected, rel=1e-3)
+    assert found["back"][0] > 2
+    alone = folder.build(uncertainty, "two_way", shortlist=1).measure(asked)
+    assert alone["back shortlist"][0] == alone["back"][0]
+
+
 def test_a_background_of_another_gallery_is_refused():
     asked = Asked(torch.rand(1, 3, 5), own=0, background=question().background)
     with pytest.raises(BadData) as caught:

@@ -232,9 +232,6 @@ class _Items:
     @cached_property
     def drawer(self) -> Callable[[], Encoded]:
         """Encodes all items under the chance of the moment, as cheaply as it can."""
-        if not self.is_random:
-            settled = self.settled
-            return lambda: settled
         if self.chance.met(lambda: self.pool(self.one())):
             return lambda: self.finish(self.every(self.pool))
         return partial(self.finish, self.pooled)
