@@ -1,7 +1,7 @@
 """How far an answer can be trusted: probabilities, promises, verdicts, and their study.
 
-    trust = avow.trust.fit(similarity, matches)      # any model's similarities will do
-    trust.judge(similarity).verdicts                 # "answer", "check", "nothing found"
+trust = avow.trust.fit(similarity, matches)      # any model's similarities will do
+trust.judge(similarity).verdicts                 # "answer", "check", "nothing found"
 """
 
 from typing import TYPE_CHECKING, Any

@@ -76,6 +76,11 @@ class Scored:
             usual = None if usual is None else usual.of(chosen)
         return Asked(part, self.own, self.tau, self.kind, usual)
 
+    @property
+    def averaged(self) -> Float[Tensor, "queries candidates"]:
+        """The mean of the views, by which candidates are ranked."""
+        return self.similarity.mean(0)
+
     @cached_property
     def belonging(self) -> tuple[Int[np.ndarray, " queries"], Int[np.ndarray, " candidates"]]:
         """The group of every query and candidate: whatever a match ties together."""
@@ -172,12 +177,22 @@ def draw(
 
 
 def draw_sizes(
-    scored: Scored, sizes: Sequence[int] = SIZES, *, seed: int = 0, keep: int = KEEP
+    scored: Scored,
+    sizes: Sequence[int] = SIZES,
+    *,
+    seed: int = 0,
+    keep: int = KEEP,
+    absent: bool = False,
 ) -> Hits:
     """The same for several sizes, and for the whole gallery."""
     whole = scored.match.shape[1]
-    smaller = [draw(scored, size, seed=seed, keep=keep) for size in sizes if size < 0.8 * whole]
-    return Hits.join([*(hits for hits in smaller if hits), see(scored, keep=keep)])
+    smaller = [
+        draw(scored, size, seed=seed, keep=keep, absent=absent)
+        for size in sizes
+        if size < 0.8 * whole
+    ]
+    everything = see(scored, keep=keep, absent=absent)
+    return Hits.join([*(hits for hits in smaller if hits), everything])
 
 
 def deal(
@@ -210,6 +225,23 @@ def fit_hits(event: str, hits: Hits) -> Probability:
         hits.right.reshape(-1),
         np.repeat(hits.gallery, shown),
         np.repeat(hits.groups, shown),
+    )
+
+
+def fit_present(there: Hits, empty: Hits) -> Probability:
+    """That the gallery holds a match at all: right first answers against empty galleries.
+
+    there: hits of galleries that hold the match. empty: hits of galleries without it. Both
+    are taken to be equally common, so this is for refusing, and no promise.
+    """
+    right = there.right[:, 0]
+    return fit_probability(
+        "present",
+        there.names,
+        np.concatenate([there.first[right], empty.first]),
+        np.concatenate([np.ones(right.sum(), bool), np.zeros(len(empty.first), bool)]),
+        np.concatenate([there.gallery[right], empty.gallery]),
+        np.concatenate([there.groups[right], empty.groups]),
     )
 
 

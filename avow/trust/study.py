@@ -27,6 +27,7 @@ from avow.trust.galleries import (
     draw,
     draw_sizes,
     fit_hits,
+    fit_present,
     one_of,
     see,
     state,
@@ -46,6 +47,7 @@ from avow.trust.sight import describe, look
 from avow.uncertainty.scores import fit_temperature
 
 OURS = "calibrated trust"
+PRESENT = "probability of a match"
 BASELINES = (
     "evidential: u",
     "scores: largest",
@@ -108,7 +110,9 @@ def study_direction(
     extra: further measures of the judged queries (MC-dropout, several runs).
     """
     fitted, judged = direction.fitted, direction.judged
-    probability = fit_hits("right", draw_sizes(fitted, seed=seed))
+    known = draw_sizes(fitted, seed=seed)
+    probability = fit_hits("right", known)
+    present = fit_present(known, draw_sizes(fitted, seed=seed, keep=1, absent=True))
     temperature = fit_temperature(fitted.similarity.mean(0), torch.from_numpy(fitted.match))
     hits, ranks = see(judged), ranks_of(judged)
     stated = state(probability, hits.features, hits.gallery)
@@ -140,7 +144,7 @@ def study_direction(
         | {"baselines": _baselines(fitted, before, doubts, right, groups, draws)},
         "guarantee": _guarantees(shown, stated, right, hits, splits, seed),
         "sets": _sets(judged, probability, temperature, splits, seed),
-        "absent": _absent(judged, probability, shown, right, temperature),
+        "absent": _absent(judged, probability, present, shown, right, temperature),
         "sizes": [
             _at_size(judged, probability, size, draws, seed)
             for size in SIZES
@@ -229,6 +233,7 @@ def _sets(
 def _absent(
     judged: Scored,
     probability: Probability,
+    present: Probability,
     confidence: Doubts,
     right: Bool[np.ndarray, " queries"],
     temperature: float,
@@ -237,7 +242,12 @@ def _absent(
     empty = see(judged, absent=True)
     hidden = judged.similarity.masked_fill(torch.from_numpy(judged.match), -torch.inf)
     asked = Asked(hidden, judged.own, judged.tau, judged.kind, judged.background)
-    without = {OURS: state(probability, empty.features, empty.gallery)[:, 0]}
+    without = {
+        OURS: state(probability, empty.features, empty.gallery)[:, 0],
+        PRESENT: present(empty.first, empty.gallery),
+    }
+    there = see(judged, keep=1)
+    confidence = confidence | {PRESENT: present(there.first, there.gallery)}
     without |= {name: -value for name, value in doubts_of(asked, temperature).items()}
     refused, told = {}, {}
     for name, values in confidence.items():
