@@ -16,7 +16,8 @@ from avow.metrics.calibration import calibration_floor, expected_calibration_err
 from avow.trust.galleries import Hits, Scored, deal, draw, draw_sizes, fit_hits, see, state
 from avow.trust.judge import Trust, fit
 from avow.trust.probability import Probability, fit_probability
-from avow.trust.sight import describe, look
+from avow.trust.shortlist import look_at_best
+from avow.trust.sight import describe, look, usual_of
 
 
 def world(images=120, seed=0, views=2, noise=0.35, bank=300):
@@ -247,3 +248,37 @@ def test_hits_of_a_subset_of_queries():
     whole, part = see(scored), see(scored, np.array([5, 9]))
     np.testing.assert_allclose(part.features, whole.features[[5, 9]], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(part.right, whole.right[[5, 9]])
+
+
+def best_of(asked, k, sample):
+    """What an engine would give of a gallery whose rows are known."""
+    order = asked.together.topk(k, -1).indices
+    best = asked.similarity.gather(-1, order.expand(len(asked.similarity), -1, -1))
+    left = ~(sample[None, :, None] == order[:, None, :]).any(-1)
+    return look_at_best(
+        best,
+        asked.similarity[:, :, sample],
+        left,
+        asked.similarity.shape[-1],
+        asked.tau,
+        usual_best=usual_of(asked.background, order),
+        usual_sample=asked.background.of(sample),
+    )
+
+
+def test_the_best_and_a_whole_sample_give_the_exact_sight():
+    asked = world(images=150, seed=7).asked()
+    exact, _ = look(asked)
+    found = best_of(asked, 40, torch.arange(150))
+    torch.testing.assert_close(describe(found), describe(exact), rtol=1e-4, atol=1e-4)
+
+
+def test_a_sample_is_nearly_as_good(fitted):
+    asked = world(images=400, seed=8).asked()
+    exact, _ = look(asked)
+    chosen = torch.randperm(400, generator=torch.Generator().manual_seed(0))[:100]
+    found = best_of(asked, 60, chosen)
+    sizes = exact.gallery.numpy()
+    one = state(fitted.probability, describe(exact)[:, :1].numpy(), sizes)
+    other = state(fitted.probability, describe(found)[:, :1].numpy(), sizes)
+    assert np.abs(one - other).mean() < 0.02
