@@ -6,7 +6,15 @@ from test_trust import world
 
 from avow.metrics.rejection import auroc
 from avow.trust.guarantees import halves, kept_promises, kept_sets
-from avow.trust.measures import calibration, curves, judge, lead_over, platt
+from avow.trust.measures import (
+    calibration,
+    curves,
+    judge,
+    lead_over,
+    platt,
+    redraw,
+    weighted_auroc,
+)
 from avow.trust.study import OURS, PRESENT, Direction, doubts_of, ranks_of, study_direction
 
 
@@ -103,7 +111,7 @@ def test_sets_hold_what_they_promise():
 def test_one_row_of_the_table():
     ranks = np.array([1, 1, 3, 12, 1, 7])
     confidence = np.array([0.9, 0.8, 0.3, 0.1, 0.7, 0.2])
-    row = judge(confidence, ranks, np.arange(6), draws=50)
+    row = judge(confidence, ranks, redraw(np.arange(6), 50))
     assert row["auroc"] == 1.0
     assert row["area"]["r1"] == pytest.approx(100 * np.mean([1, 1, 1, 3 / 4, 3 / 5, 3 / 6]))
     assert row["excess_aurc"] == pytest.approx(0)
@@ -115,10 +123,22 @@ def test_a_lead_is_the_difference():
     rng = np.random.default_rng(2)
     right = rng.random(300) < 0.4
     good, poor = right + rng.normal(0, 0.5, 300), right + rng.normal(0, 2, 300)
-    found = lead_over(good, poor, right, np.arange(300), draws=100)
+    found = lead_over(good, poor, right, redraw(np.arange(300), 100))
     expected = auroc(good[right], good[~right]) - auroc(poor[right], poor[~right])
     assert found["by"] == pytest.approx(expected)
     assert found["low"] < found["by"] < found["high"]
+
+
+def test_weighted_auroc_is_that_of_repeated_queries():
+    rng = np.random.default_rng(4)
+    confidence = rng.integers(0, 6, 40).astype(float)  # many ties
+    right = rng.random(40) < 0.5
+    weight = redraw(np.repeat(np.arange(20), 2), 5)
+    for drawn, found in zip(weight, weighted_auroc(confidence, right, weight), strict=True):
+        taken = np.repeat(np.arange(40), drawn.astype(int))
+        assert (weight.reshape(5, 20, 2)[:, :, 0] == weight.reshape(5, 20, 2)[:, :, 1]).all()
+        value, hit = confidence[taken], right[taken]
+        assert found == pytest.approx(auroc(value[hit], value[~hit]))
 
 
 def test_platt_makes_a_score_a_probability():

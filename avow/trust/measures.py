@@ -51,14 +51,14 @@ def right_at(ranks: Int[np.ndarray, " queries"], cut: int = 1) -> Bool[np.ndarra
 def judge(
     confidence: Values,
     ranks: Int[np.ndarray, " queries"],
-    groups: Int[np.ndarray, " queries"],
-    draws: int = 500,
+    redrawn: Float[np.ndarray, "draws queries"],
 ) -> dict[str, Any]:
-    """One row of the table: how well `confidence` tells right answers from wrong ones."""
+    """One row of the table: how well `confidence` tells right answers from wrong ones.
+
+    redrawn: how often each query stands in each bootstrap draw (`redraw`).
+    """
     right = right_at(ranks)
-    low, high = interval(
-        lambda chosen: _auroc(confidence[chosen], right[chosen]), groups, draws=draws
-    )
+    low, high = _ends(weighted_auroc(confidence, right, redrawn))
     return {
         "auroc": _auroc(confidence, right),
         "interval": [low, high],
@@ -73,18 +73,43 @@ def lead_over(
     ours: Values,
     other: Values,
     right: Bool[np.ndarray, " queries"],
-    groups: Int[np.ndarray, " queries"],
-    draws: int = 500,
+    redrawn: Float[np.ndarray, "draws queries"],
 ) -> dict[str, float]:
     """How much more AUROC `ours` has on the same queries, with its interval."""
-    low, high = interval(
-        lambda chosen: (
-            _auroc(ours[chosen], right[chosen]) - _auroc(other[chosen], right[chosen])
-        ),
-        groups,
-        draws=draws,
-    )
+    gap = weighted_auroc(ours, right, redrawn) - weighted_auroc(other, right, redrawn)
+    low, high = _ends(gap)
     return {"by": _auroc(ours, right) - _auroc(other, right), "low": low, "high": high}
+
+
+def redraw(
+    groups: Int[np.ndarray, " queries"], draws: int = 500, seed: int = 0
+) -> Float[np.ndarray, "draws queries"]:
+    """Bootstrap draws of the groups, as the number of times each query is taken."""
+    names, group = np.unique(groups, return_inverse=True)
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
+    return counts[:, group].astype(np.float32)
+
+
+def weighted_auroc(
+    confidence: Values,
+    right: Bool[np.ndarray, " queries"],
+    weight: Float[np.ndarray, "draws queries"],
+) -> Float[np.ndarray, " draws"]:
+    """AUROC of every draw from one sort; ties count half."""
+    order = np.argsort(confidence, kind="stable")
+    _, first, run = np.unique(confidence[order], return_index=True, return_inverse=True)
+    heavy = weight[:, order]
+    yes, no = heavy * right[order], heavy * ~right[order]
+    wrong = np.add.reduceat(no, first, axis=1, dtype=np.float64)
+    below = np.cumsum(wrong, axis=1) - wrong / 2
+    above = (yes * below[:, run]).sum(1)
+    return above / (yes.sum(1, dtype=np.float64) * no.sum(1, dtype=np.float64))
+
+
+def _ends(drawn: Float[np.ndarray, " draws"]) -> tuple[float, float]:
+    low, high = np.nanquantile(drawn, (0.025, 0.975))
+    return float(low), float(high)
 
 
 def curves(confidence: Values, ranks: Int[np.ndarray, " queries"]) -> dict[str, list[float]]:
@@ -107,31 +132,39 @@ def coverage(confidence: Values, right: Bool[np.ndarray, " queries"]) -> dict[st
 def calibration(
     stated: Values,
     right: Bool[np.ndarray, " queries"],
-    groups: Int[np.ndarray, " queries"],
+    groups: Int[np.ndarray, " queries"] | None = None,
     draws: int = 500,
 ) -> dict[str, Any]:
     """Does the stated probability come true? Equal-mass bins; floors beside the errors.
 
     floor: the 95th percentile of the ECE of a perfectly calibrated predictor with the same
-    probabilities, its queries independent of each other.
+    probabilities, its queries independent of each other. groups: where given, the error
+    also gets an interval over redrawn groups.
     """
-    error = expected_calibration_error(stated, right, BINS, equal_mass=True)
-    low, high = interval(
-        lambda chosen: expected_calibration_error(
-            stated[chosen], right[chosen], BINS, equal_mass=True
-        ),
-        groups,
-        draws=draws,
+    found = (
+        {} if groups is None else {"interval": _error_interval(stated, right, groups, draws)}
     )
-    return {
-        "ece": error,
-        "interval": [low, high],
+    return found | {
+        "ece": expected_calibration_error(stated, right, BINS, equal_mass=True),
         "floor": calibration_floor(stated, BINS, True, levels=(0.95,), draws=draws)[0],
         "debiased": debiased_calibration_error(stated, right, BINS, True, draws=draws),
         "brier": brier(stated, right),
         "brier_skill": brier_skill(stated, right),
         "reliability": [list(row) for row in reliability(stated, right, BINS, True)],
     }
+
+
+def _error_interval(
+    stated: Values,
+    right: Bool[np.ndarray, " queries"],
+    groups: Int[np.ndarray, " queries"],
+    draws: int,
+) -> list[float]:
+    def error(chosen: Int[np.ndarray, " drawn"]) -> float:
+        return expected_calibration_error(stated[chosen], right[chosen], BINS, equal_mass=True)
+
+    low, high = interval(error, groups, draws=draws)
+    return [float(low), float(high)]
 
 
 def platt(

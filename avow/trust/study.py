@@ -40,6 +40,7 @@ from avow.trust.measures import (
     judge,
     lead_over,
     platt,
+    redraw,
     right_at,
 )
 from avow.trust.probability import Probability
@@ -51,7 +52,6 @@ PRESENT = "probability of a match"
 BASELINES = (
     "evidential: u",
     "scores: largest",
-    "scores: lead",
     "scores: probability",
     "two_way: both ways",
     "two_way: inverted softmax",
@@ -120,6 +120,7 @@ def study_direction(
     doubts = doubts_of(judged.asked(), temperature) | dict(extra or {})
     confidence = {OURS: stated[:, 0], **{name: -value for name, value in doubts.items()}}
     right, groups = right_at(ranks), judged.groups
+    redrawn = redraw(groups, draws, seed)
     shown = {OURS: confidence[OURS]} | {
         name: confidence[name] for name in BASELINES if name in confidence
     }
@@ -130,18 +131,18 @@ def study_direction(
         "strength": probability.strength,
         "recall": _recall(ranks),
         "measures": {
-            name: judge(values, ranks, groups, draws) for name, values in confidence.items()
+            name: judge(values, ranks, redrawn) for name, values in confidence.items()
         },
         "chance": _recall(ranks),
         "ahead": {
-            name: lead_over(confidence[OURS], values, right, groups, draws)
+            name: lead_over(confidence[OURS], values, right, redrawn)
             for name, values in confidence.items()
             if name != OURS
         },
         "curves": {name: curves(values, ranks) for name, values in confidence.items()},
         "coverage": {name: coverage(values, right) for name, values in confidence.items()},
         "calibration": calibration(stated[:, 0], right, groups, draws)
-        | {"baselines": _baselines(fitted, before, doubts, right, groups, draws)},
+        | {"baselines": _baselines(fitted, before, doubts, right, draws)},
         "guarantee": _guarantees(shown, stated, right, hits, splits, seed),
         "sets": _sets(judged, probability, temperature, splits, seed),
         "absent": _absent(judged, probability, present, shown, right, temperature),
@@ -165,13 +166,12 @@ def _baselines(
     before: Doubts,
     doubts: Doubts,
     right: Bool[np.ndarray, " queries"],
-    groups: Int[np.ndarray, " queries"],
     draws: int,
 ) -> dict[str, Any]:
     """Single measures as probabilities, each by its own logistic curve."""
     known = right_at(ranks_of(fitted))
     return {
-        name: calibration(platt(-before[name], known, -doubts[name]), right, groups, draws)
+        name: calibration(platt(-before[name], known, -doubts[name]), right, draws=draws)
         for name in BASELINES
         if name in before
     }
@@ -270,7 +270,7 @@ def _row(
     judged: Scored, hits: Hits, stated: Float[np.ndarray, " queries"], draws: int
 ) -> dict[str, Any]:
     right = hits.right[:, 0]
-    checked = calibration(stated, right, hits.groups, draws)
+    checked = calibration(stated, right, draws=draws)
     size = float(hits.gallery.mean())
     # u = K / (K + sum of evidence), and the softmax column holds s/tau - log of that sum
     place, score = hits.names.index("softmax"), hits.names.index("score")
