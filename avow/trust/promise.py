@@ -28,8 +28,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import betainc
 
-from avow.core.errors import BadRecipe
 from avow.trust._groups import numbered, one_of_each, running_sums
+from avow.trust._shares import check_shares
 
 Grouping = Literal["effective", "one"]
 """How members of a group count: for as much as they say, or one drawn for all."""
@@ -115,7 +115,7 @@ def promise(
     delta; by default two where there are queries enough. One early mistake ends a sequence,
     and a second start gets over it.
     """
-    _check(alpha=alpha, delta=delta)
+    check_shares(alpha=alpha, delta=delta)
     group = numbered(groups, len(confidence))
     if grouping == "one":
         kept = one_of_each(group, seed)
@@ -154,7 +154,7 @@ def promise_on_average(
     answered: a share of answers that are wrong is no monotone loss, which the method needs.
     The loss of a group is the mean over its members; a new query belongs to a new group.
     """
-    _check(alpha=alpha)
+    check_shares(alpha=alpha)
     group = numbered(groups, len(confidence))
     members = np.bincount(group)
     order = np.argsort(-confidence, kind="stable")
@@ -280,11 +280,3 @@ def _reason(
         f"at most {alpha:.1%} wrong with confidence {1 - delta:.1%}, and there are "
         f"{math.floor(size.sum())}"
     )
-
-
-def _check(**shares: float) -> None:
-    for name, share in shares.items():
-        if not 0 < share < 1:
-            raise BadRecipe(
-                f"{name} is '{share}'. Expected a share between 0 and 1: 0.05 for 5 %."
-            )
