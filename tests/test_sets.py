@@ -238,5 +238,5 @@ def test_sets_say_what_they_are():
 
 
 def test_a_share_is_between_0_and_1():
-    with pytest.raises(BadRecipe, match="alpha is '0.0'"):
+    with pytest.raises(BadRecipe, match=r"alpha is '0\.0'"):
         conformal_limit(np.ones(3), 0.0)
