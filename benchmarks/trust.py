@@ -65,15 +65,19 @@ def score_run(run: Path, features: Path | None, where: Path) -> None:
     for name in names:
         corpus = encode_split(model, splits[name], blocks, progress=True)
         found = score(model, corpus, bank, blocks, progress=True)
-        similarity = found["image"].similarity.half().numpy()
-        parts = {"similarity": similarity, "image_of": corpus.image_of}
-        for side, query in (("images", "text"), ("texts", "image")):
-            usual = found[query].background
-            assert usual is not None
-            for key in ("log_mean", "mean", "spread", "top"):
-                parts[f"{side}_{key}"] = getattr(usual, key).numpy()
-            parts[f"{side}_queries"] = np.array(usual.queries)
-        np.savez(place(where, run, name), **parts)
+        save_scored(found, corpus.image_of, place(where, run, name))
+
+
+def save_scored(found: dict[Query, Scored], image_of: np.ndarray, where: Path) -> None:
+    """Both directions in one file, similarities in half precision."""
+    parts = {"similarity": found["image"].similarity.half().numpy(), "image_of": image_of}
+    for side, query in (("images", "text"), ("texts", "image")):
+        usual = found[query].background
+        assert usual is not None
+        for key in ("log_mean", "mean", "spread", "top"):
+            parts[f"{side}_{key}"] = getattr(usual, key).numpy()
+        parts[f"{side}_queries"] = np.array(usual.queries)
+    np.savez(where, **parts)
 
 
 def place(where: Path, run: Path, split: str) -> Path:
