@@ -103,6 +103,18 @@ def test_captions_of_an_image_stay_in_one_gallery():
         ).all()
 
 
+def test_queries_with_many_matches_ask_where_one_of_them_is():
+    rng = np.random.default_rng(0)
+    match = rng.random((30, 90)) < 0.3  # everything hangs together
+    scored = Scored(torch.tensor(rng.random((1, 30, 90)), dtype=torch.float32), match)
+    seen = []
+    for queries, candidates in deal(scored, 20, seed=1):
+        assert len(candidates) == 20
+        assert match[np.ix_(queries, candidates)].any(1).all()
+        seen += queries.tolist()
+    assert len(seen) == len(set(seen)) > 20
+
+
 def test_without_its_match_nothing_is_right():
     hits = draw(world(), 20, absent=True)
     assert hits is not None

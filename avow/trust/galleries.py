@@ -200,19 +200,36 @@ def deal(
 ) -> Iterator[tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]]:
     """Disjoint galleries of about `size` candidates, and the queries that ask in each.
 
-    What belongs together stays together: the captions of an image are in one gallery.
+    What belongs together stays together: the captions of an image are in one gallery. Where
+    matches tie more than a gallery together ("a dog" and all its pictures), candidates are
+    dealt one by one, and a query asks in a gallery that holds one of its matches.
     """
     of_query, of_candidate = scored.belonging
     groups = int(max(of_query.max(initial=0), of_candidate.max(initial=0))) + 1
     weight = np.bincount(of_candidate, minlength=groups)
-    mixed = np.random.default_rng(seed).permutation(np.flatnonzero(weight))
-    gallery = np.full(groups, -1)
-    gallery[mixed] = (np.cumsum(weight[mixed]) - 1) // size
-    for number in range(scored.match.shape[1] // size):
-        candidates = np.flatnonzero(gallery[of_candidate] == number)
-        queries = np.flatnonzero(gallery[of_query] == number)
+    rng = np.random.default_rng(seed)
+    if weight.max(initial=0) > size:
+        place = rng.permutation(len(of_candidate)) // size
+        asks = _one_with_a_match(scored.match, place, rng)
+    else:
+        mixed = rng.permutation(np.flatnonzero(weight))
+        gallery = np.full(groups, -1)
+        gallery[mixed] = (np.cumsum(weight[mixed]) - 1) // size
+        place, asks = gallery[of_candidate], gallery[of_query]
+    for number in range(len(of_candidate) // size):
+        candidates, queries = np.flatnonzero(place == number), np.flatnonzero(asks == number)
         if len(queries) and len(candidates) > 1:
             yield queries, candidates
+
+
+def _one_with_a_match(
+    match: Bool[np.ndarray, "queries candidates"],
+    place: Int[np.ndarray, " candidates"],
+    rng: np.random.Generator,
+) -> Int[np.ndarray, " queries"]:
+    """For each query, a gallery that holds one of its matches; -1 where it has none."""
+    luck = np.where(match, rng.random(match.shape), -1.0)
+    return np.where(match.any(1), place[luck.argmax(1)], -1)
 
 
 def fit_hits(event: str, hits: Hits) -> Probability:
