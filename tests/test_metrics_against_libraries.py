@@ -98,7 +98,7 @@ def test_tau_c_equals_torchmetrics_and_scipy(seed):
     rng = np.random.default_rng(seed)
     judged = rng.integers(1, 5, 40)
     scored = judged + 2 * rng.standard_normal(40)
-    ours = kendall_tau_c(scored, judged)
+    ours = kendall_tau_c(scored, judged[:, None])
     theirs = kendall_rank_corrcoef(
         torch.from_numpy(scored), torch.from_numpy(judged).double(), variant="c"
     )
