@@ -7,6 +7,9 @@ success either, so each one is named with its reason at the end of every run.
 from collections.abc import Iterator
 
 import pytest
+from browser import browser, visit
+
+__all__ = ["browser", "visit"]  # fixtures
 
 TIERS = ("data", "browser")
 RAN = ("passed", "failed", "xfailed", "xpassed")
