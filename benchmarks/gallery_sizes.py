@@ -152,7 +152,8 @@ def look_around(chosen: argparse.Namespace) -> None:
                 everyone = torch.cat([mine[side], extra[:, :count]], 1)
                 found = answers(mine[query], everyone, bank[query], corpus.image_of, query)
                 name = f"{chosen.run.name}_{split}_{query}_{everyone.shape[1]}.npz"
-                np.savez(chosen.hits / name, distractors=count, **found)
+                found["distractors"] = np.array(count)
+                np.savez(chosen.hits / name, allow_pickle=False, **found)
 
 
 def vectors(corpus: Corpus, model: Model) -> dict[Query, Tensor]:

@@ -71,13 +71,14 @@ def score_run(run: Path, features: Path | None, where: Path) -> None:
 def save_scored(found: dict[Query, Scored], image_of: np.ndarray, where: Path) -> None:
     """Both directions in one file, similarities in half precision."""
     parts = {"similarity": found["image"].similarity.half().numpy(), "image_of": image_of}
-    for side, query in (("images", "text"), ("texts", "image")):
+    sides: dict[str, Query] = {"images": "text", "texts": "image"}
+    for side, query in sides.items():
         usual = found[query].background
         assert usual is not None
         for key in ("log_mean", "mean", "spread", "top"):
             parts[f"{side}_{key}"] = getattr(usual, key).numpy()
         parts[f"{side}_queries"] = np.array(usual.queries)
-    np.savez(where, **parts)
+    np.savez(where, allow_pickle=False, **parts)
 
 
 def place(where: Path, run: Path, split: str) -> Path:

@@ -180,7 +180,9 @@ def study_run(
         study["human"] = human_study(material.judged, pairs, probabilities, seed=plan.seed)
     study["pictures"] = _pictures(material, found, plan)
     study["about"]["seconds"] = round(time.monotonic() - started, 1)
-    trusts = {query: _trust(material.fitted[query], model, query) for query in QUERIES}
+    trusts: dict[Query, Trust] = {
+        query: _trust(material.fitted[query], model, query) for query in QUERIES
+    }
     return study, trusts
 
 
