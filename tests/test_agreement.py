@@ -16,6 +16,7 @@ seeds = st.integers(0, 10_000)
 levels = st.lists(st.integers(0, 4), min_size=2, max_size=25)
 
 
+@settings(deadline=None)
 @given(levels, seeds)
 def test_tau_c_equals_a_loop_over_pairs(values, seed):
     a = np.array(values)
@@ -32,6 +33,7 @@ def test_tau_c_equals_a_loop_over_pairs(values, seed):
     assert found == pytest.approx(float(expected))
 
 
+@settings(deadline=None)
 @given(levels, seeds)
 def test_tau_c_sees_only_the_order(values, seed):
     a = np.array(values, float)
@@ -45,6 +47,7 @@ def test_tau_c_sees_only_the_order(values, seed):
 # --- intervals --------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-2, 5), min_size=1, max_size=20), seeds)
 def test_groups_come_whole_and_as_many_as_there_are(labels, seed):
     groups = np.array(labels)
