@@ -44,6 +44,7 @@ def test_ece_equals_torchmetrics(seed, bins):
     )
 
 
+@settings(deadline=None)
 @given(seeds, st.sampled_from([5, 10, 15]))
 def test_ece_equals_mapies(seed, bins):
     """MAPIE counts the edges of equal bins, not the bins."""
@@ -54,6 +55,7 @@ def test_ece_equals_mapies(seed, bins):
     assert expected_calibration_error(stated, right, bins) == pytest.approx(theirs)
 
 
+@settings(deadline=None)
 @given(seeds, st.sampled_from([4, 10]))
 def test_equal_mass_ece_equals_mapies_split_in_order(seed, bins):
     """MAPIE's "array split" of sorted statements is bins of equally many."""
@@ -66,6 +68,7 @@ def test_equal_mass_ece_equals_mapies_split_in_order(seed, bins):
     assert ours == pytest.approx(theirs)
 
 
+@settings(deadline=None)
 @given(seeds, st.sampled_from([5, 10]))
 def test_reliability_equals_scikit_learns_curve(seed, bins):
     stated, right = draw(seed)
@@ -86,6 +89,7 @@ def test_auroc_equals_torchmetrics_and_scikit_learn(seed, levels):
     assert ours == pytest.approx(float(BinaryAUROC()(*tensors(stated, right))), abs=1e-6)
 
 
+@settings(deadline=None)
 @given(seeds)
 def test_brier_equals_scikit_learn(seed):
     stated, right = draw(seed)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mapie.risk_control import BinaryClassificationController
 from mapie.risk_control.methods import get_r_hat_plus
@@ -49,14 +49,14 @@ def true_risk(threshold: float) -> float:
 
 
 def exceedance(
-    make: Callable[[int], tuple[np.ndarray, ...]], alpha: float, sets: int, **settings: object
+    make: Callable[[int], tuple[np.ndarray, ...]], alpha: float, sets: int, **chosen: object
 ) -> tuple[float, float]:
     """Share of simulated calibration sets whose promise is broken; mean coverage."""
     broken, coverage = 0, 0.0
     for seed in range(sets):
         confidence, wrong, *group = make(seed)
         made = promise(
-            confidence, wrong, alpha, DELTA, groups=group[0] if group else None, **settings
+            confidence, wrong, alpha, DELTA, groups=group[0] if group else None, **chosen
         )
         coverage += made.coverage / sets
         if made.threshold is not None:
@@ -72,6 +72,7 @@ def tolerated(sets: int) -> float:
 # --- the test ---------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.integers(1, 300), st.data(), st.floats(0.01, 0.5))
 def test_tail_probability_is_the_binomial_one(answered, data, alpha):
     wrong = data.draw(st.integers(0, answered))
@@ -79,6 +80,7 @@ def test_tail_probability_is_the_binomial_one(answered, data, alpha):
     assert found[0] == pytest.approx(binom.cdf(wrong, answered, alpha), rel=1e-9, abs=1e-300)
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 0.5), st.floats(0.001, 0.5))
 def test_fewest_answers_is_where_a_faultless_record_passes(alpha, delta):
     fewest = fewest_answers(alpha, delta)
@@ -86,6 +88,7 @@ def test_fewest_answers_is_where_a_faultless_record_passes(alpha, delta):
     assert fewest == 1 or binom.cdf(0, fewest - 1, alpha) > delta * (1 - 1e-9)
 
 
+@settings(deadline=None)
 @given(st.floats(0.02, 0.4), st.floats(0.01, 0.4))
 def test_a_faultless_record_is_enough_from_there_on(alpha, delta):
     fewest = fewest_answers(alpha, delta)
@@ -95,6 +98,7 @@ def test_a_faultless_record_is_enough_from_there_on(alpha, delta):
     assert promise(confidence[1:], right[1:], alpha, delta).threshold is None
 
 
+@settings(deadline=None)
 @given(seeds, st.sampled_from([0.05, 0.1, 0.3]), st.booleans())
 def test_one_start_is_a_plain_loop_over_thresholds(seed, alpha, tied):
     confidence, wrong, _ = answers(seed, 150)
@@ -218,6 +222,7 @@ def test_kept_although_the_most_confident_are_often_wrong():
 # --- groups -----------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40), seeds)
 def test_effective_size_equals_a_plain_loop(labels, seed):
     group = np.array(labels)
@@ -235,6 +240,7 @@ def test_effective_size_equals_a_plain_loop(labels, seed):
         assert errors[count - 1] == pytest.approx(wrong[:count].sum() / effect)
 
 
+@settings(deadline=None)
 @given(seeds, st.integers(1, 6))
 def test_copies_add_nothing(seed, copies):
     """Queries repeated word for word promise what one of each promises."""
@@ -246,6 +252,7 @@ def test_copies_add_nothing(seed, copies):
     assert copied.answered == copies * alone.answered
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-3, 9), min_size=1, max_size=30), seeds)
 def test_one_of_each_group(labels, seed):
     group = numbered(np.array(labels), len(labels))
@@ -262,6 +269,7 @@ def test_every_member_is_as_likely_to_be_kept():
     assert (np.abs(kept[[0, 2, 3]] - 300) < 60).all()
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30), seeds)
 def test_running_sums_equal_a_plain_loop(labels, seed):
     values = np.random.default_rng(seed).standard_normal(len(labels))
@@ -280,6 +288,7 @@ def test_group_labels_must_fit():
 # --- on average -------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(seeds, st.sampled_from([0.02, 0.1, 0.3]))
 def test_average_promise_equals_mapies_bound(seed, alpha):
     confidence, wrong, _ = answers(seed, 80)

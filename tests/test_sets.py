@@ -87,6 +87,7 @@ def test_random_cumulative_sets_equal_mapies():
     np.testing.assert_array_equal(members[some], expected[some])
 
 
+@settings(deadline=None)
 @given(seeds, kinds, st.booleans())
 def test_scores_equal_a_plain_loop(seed, kind, lucky):
     rng = np.random.default_rng(seed)
@@ -106,6 +107,7 @@ def test_scores_equal_a_plain_loop(seed, kind, lucky):
             assert found[query, candidate] == pytest.approx(expected)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=40), st.floats(0.01, 0.9))
 def test_the_limit_is_an_order_statistic(values, alpha):
     place = math.ceil((len(values) + 1) * (1 - alpha) - 1e-9)
@@ -113,6 +115,7 @@ def test_the_limit_is_an_order_statistic(values, alpha):
     assert conformal_limit(np.array(values, float), alpha) == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 5)), min_size=1, max_size=30))
 def test_the_limit_of_groups_equals_a_plain_loop(pairs):
     scores, groups = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
@@ -142,6 +145,7 @@ def test_shuffled_candidates_give_shuffled_sets(seed, kind):
     )
 
 
+@settings(deadline=None)
 @given(seeds, kinds, st.integers(1, 11))
 def test_the_first_candidates_are_enough(seed, kind, kept):
     """Of a long gallery, the list can be found from its beginning."""
@@ -153,6 +157,7 @@ def test_the_first_candidates_are_enough(seed, kind, kept):
     )
 
 
+@settings(deadline=None)
 @given(seeds, kinds)
 def test_more_certainty_needs_no_shorter_lists(seed, kind):
     values, right = queries(seed, 80)

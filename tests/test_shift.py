@@ -84,6 +84,7 @@ def test_kolmogorov_smirnov_is_exact(seed):
     assert found.p_value == pytest.approx(every.pvalue, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(seeds)
 def test_mann_whitney_counts_pairs(seed):
     rng = np.random.default_rng(seed)
@@ -153,6 +154,7 @@ def test_the_capital_equals_mapies(p_values):
         assert math.exp(watch.log_capital) == pytest.approx(theirs)
 
 
+@settings(deadline=None)
 @given(seeds, st.integers(1, 19))
 def test_a_stream_in_parts_is_the_same_stream(seed, cut):
     draws = np.random.default_rng(seed).random(40)

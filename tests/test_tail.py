@@ -24,7 +24,7 @@ def gallery(seed: int, queries: int, candidates: int, spread: float = 0.1) -> np
 
 
 def estimate(
-    scores: np.ndarray, kept: int, reference: Reference, known: bool = True, **settings: object
+    scores: np.ndarray, kept: int, reference: Reference, known: bool = True, **chosen: object
 ) -> EvidenceSum:
     """What a search for the best and a look at the sample give."""
     found = np.argpartition(-scores, kept - 1, 1)[:, :kept]
@@ -35,7 +35,7 @@ def estimate(
         scores.shape[1],
         TAU,
         known=(scores.mean(1), (scores**2).mean(1)) if known else None,
-        **settings,
+        **chosen,
     )
 
 
@@ -64,6 +64,7 @@ def test_a_sample_of_everything_is_exact(seed, kept, bound, known):
         np.testing.assert_allclose(value, log_sum(scores), rtol=1e-9)
 
 
+@settings(deadline=None)
 @given(seeds, st.booleans())
 def test_finding_everything_is_exact(seed, known):
     scores = gallery(seed, 3, 20)
@@ -108,6 +109,7 @@ def test_no_evidence_is_too_large():
 # --- parts ------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(seeds, st.integers(1, 30), st.integers(1, 30))
 def test_without_equals_a_plain_loop(seed, size, kept):
     rng = np.random.default_rng(seed)
@@ -127,6 +129,7 @@ def test_a_reference_is_a_uniform_sample():
     np.testing.assert_array_equal(Reference.draw(9, 5, 3).ids, Reference.draw(9, 5, 3).ids)
 
 
+@settings(deadline=None)
 @given(seeds, st.integers(1, 50))
 def test_moments_know_all_similarities(seed, block):
     rng = np.random.default_rng(seed)
@@ -170,6 +173,7 @@ def test_the_normal_bound_is_students():
     assert np.exp(found.log_high[0]) == pytest.approx(exact + 950 * high)
 
 
+@settings(deadline=None)
 @given(st.floats(-8, 8), st.integers(4, 5000), st.floats(0.5, 0.999))
 def test_the_skewed_bound_undoes_halls_transformation(skew, count, level):
     below, above = _skewed(np.ones(1), np.array([skew]), np.array([count]), level)
@@ -222,11 +226,11 @@ def heavy(seed: int, kind: str, queries: int, candidates: int) -> np.ndarray:
     return scores.clip(-1, 1)
 
 
-def coverage(kind: str, **settings: object) -> tuple[float, float, int]:
+def coverage(kind: str, **chosen: object) -> tuple[float, float, int]:
     """Share of queries whose bound holds, over samples and queries; median width."""
     scores = heavy(3, kind, 40, 40_000)
     samples = [Reference.draw(40_000, 4096, seed) for seed in range(15)]
-    found = [estimate(scores, 200, sample, **settings) for sample in samples]
+    found = [estimate(scores, 200, sample, **chosen) for sample in samples]
     held = np.concatenate([holds(each, scores) for each in found])
     return float(held.mean()), float(np.median([width(each) for each in found])), len(held)
 

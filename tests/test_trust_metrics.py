@@ -39,6 +39,7 @@ def draw(seed: int, count: int = 40, levels: int = 0) -> tuple[np.ndarray, np.nd
     return confidence, rng.random(count) < confidence
 
 
+@settings(deadline=None)
 @given(seeds, st.integers(2, 30))
 def test_curve_equals_a_plain_loop_without_ties(seed, count):
     confidence, right = draw(seed, count)
@@ -79,6 +80,7 @@ def test_an_oracle_has_no_excess():
     assert coverage_at_risk(right.astype(float), right, 0.0) == pytest.approx(right.mean())
 
 
+@settings(deadline=None)
 @given(seeds)
 def test_nauc_equals_its_definition(seed):
     """Reject 0, 10 … 90 % by confidence; areas by scikit-learn; flat 0, oracle 1."""
@@ -108,6 +110,7 @@ def test_median_rank_curve_by_hand():
     assert curve.value.tolist() == [1.0, 2.0, 3.0]
 
 
+@settings(deadline=None)
 @given(seeds, st.sampled_from([0, 3]))
 def test_auroc_equals_scikit_learn(seed, levels):
     confidence, right = draw(seed, 40, levels)
@@ -134,6 +137,7 @@ def test_ece_equals_scikit_learns_curve(seed):
     assert expected_calibration_error(stated, right, 10) == pytest.approx(expected, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(seeds, st.integers(1, 20))
 def test_equal_mass_bins_hold_equally_many(seed, bins):
     stated, right = draw(seed, 20 * bins)
@@ -171,6 +175,7 @@ def test_debiased_error_is_small_for_the_truth_and_large_for_a_lie():
     assert debiased_calibration_error(lying, right, draws=200) > 0.1
 
 
+@settings(deadline=None)
 @given(seeds, st.booleans())
 def test_squared_error_equals_a_loop_over_pairs(seed, grouped):
     stated, right = draw(seed, 30)
@@ -191,6 +196,7 @@ def test_squared_error_equals_a_loop_over_pairs(seed, grouped):
     assert found == pytest.approx(total / weight, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(seeds)
 def test_squared_error_is_kumars_where_statements_are_equal(seed):
     """Square of the gap less the estimated variance of the share that came true."""
@@ -237,6 +243,7 @@ def test_a_lone_statement_has_no_squared_error():
     assert np.isnan(alone)
 
 
+@settings(deadline=None)
 @given(seeds)
 def test_brier_equals_scikit_learn(seed):
     stated, right = draw(seed, 60)
