@@ -96,7 +96,7 @@ def weighted_auroc(
     right: Bool[np.ndarray, " queries"],
     weight: Float[np.ndarray, "draws queries"],
 ) -> Float[np.ndarray, " draws"]:
-    """AUROC of every draw from one sort; ties count half."""
+    """AUROC of every draw from one sort; ties count half, NaN where all are alike."""
     order = np.argsort(confidence, kind="stable")
     _, first, run = np.unique(confidence[order], return_index=True, return_inverse=True)
     heavy = weight[:, order]
@@ -104,11 +104,15 @@ def weighted_auroc(
     wrong = np.add.reduceat(no, first, axis=1, dtype=np.float64)
     below = np.cumsum(wrong, axis=1) - wrong / 2
     above = (yes * below[:, run]).sum(1)
-    return above / (yes.sum(1, dtype=np.float64) * no.sum(1, dtype=np.float64))
+    pairs = yes.sum(1, dtype=np.float64) * no.sum(1, dtype=np.float64)
+    return np.divide(above, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
 
 
 def _ends(drawn: Float[np.ndarray, " draws"]) -> tuple[float, float]:
-    low, high = np.nanquantile(drawn, (0.025, 0.975))
+    known = drawn[~np.isnan(drawn)]
+    if not len(known):
+        return float("nan"), float("nan")
+    low, high = np.quantile(known, (0.025, 0.975))
     return float(low), float(high)
 
 
