@@ -29,7 +29,7 @@ from avow.data._judgements import JudgedPairs, read_judgements
 from avow.data._open import data_home, dataset_file, open_dataset
 from avow.metrics.agreement import auroc_interval, kendall_tau_c, tau_c_interval
 from avow.metrics.rejection import auroc
-from avow.trust.corruption import BINS, corruption_study
+from avow.trust.corruption import BINS, corruption_study, rises
 from avow.trust.domains import ask, tell_apart, with_and_without
 from avow.trust.galleries import Scored
 from avow.trust.human import human_study, is_first, pair_measures, wrong_but_fitting
@@ -187,6 +187,12 @@ def test_mean_u_rises_with_every_kind_of_corruption(split, table):
 def test_u_that_does_not_rise_is_not_said_to(split, table):
     study = corruption_study(toy_model(gains=(-1.0,)), split, table)
     assert study["text"]["rises"]["both"] == {"u": False, "u averaged": False}
+    flat = corruption_study(toy_model(gains=(0.0,)), split, table)
+    assert flat["text"]["rises"]["both"] == {"u": False, "u averaged": False}
+    up_and_down = [
+        {"ratio": r, "u": {"mean": m}} for r, m in ((0, 0.1), (0.3, 0.3), (0.6, 0.2))
+    ]
+    assert not rises(up_and_down, "u") and rises(up_and_down[:2], "u")
 
 
 def test_order_of_ratios_is_kept_and_does_not_change_what_rises(split, table):
@@ -662,7 +668,7 @@ CAPTIONS = {
     "0.jpg": ["A brown dog runs on the beach.", "The dog is near a boat."],
     "1.jpg": ["Two brown dogs on a couch.", "A couch with a dog."],
     "2.jpg": ["A brown dog sits by a white boat."],
-    "3.jpg": ["A picture of a white boat in the water."],
+    "3.jpg": ["A picture of a boat; a white boat in the water."],
     "4.jpg": ["A brown horse; a dog."],
 }
 
@@ -709,7 +715,7 @@ def test_phrases_match_what_captions_say_in_any_order():
 
 def test_no_phrase_holds_a_mark_or_the_half_of_a_name_or_a_word_for_the_picture():
     found = phrases(short_split(), ["dog", "boat", "horse"], at_least=1)
-    assert "picture of a white boat" not in found.queries
+    assert "picture of a boat" not in found.queries
     assert "horse a dog" not in found.queries and "brown horse" in found.queries
     assert "small fire" not in phrases(named(), ["fire hydrant", "fire"], at_least=1).queries
     assert all(row.any() for row in found.match)

@@ -121,6 +121,12 @@ def summary(values: Float[np.ndarray, " queries"]) -> dict[str, Any]:
     }
 
 
+def rises(entries: Sequence[dict[str, Any]], name: str) -> bool:
+    """Whether the mean is larger at every larger ratio."""
+    ordered = sorted((entry["ratio"], entry[name]["mean"]) for entry in entries)
+    return bool((np.diff([mean for _, mean in ordered]) > 0).all())
+
+
 def _worsened(
     model: Model,
     split: FeaturedSplit,
@@ -183,11 +189,11 @@ def _study(
         kind: [_entry(query, ratio, seen) for ratio, seen in zip(ratios, row, strict=True)]
         for kind, row in found.items()
     }
-    rises = {
-        kind: {name: _rises(entries, name) for name in ("u", "u averaged")}
+    rising = {
+        kind: {name: rises(entries, name) for name in ("u", "u averaged")}
         for kind, entries in kinds.items()
     }
-    return {"kinds": kinds, "rises": rises}
+    return {"kinds": kinds, "rises": rising}
 
 
 def _entry(query: Query, ratio: float, seen: _Seen) -> dict[str, Any]:
@@ -201,12 +207,6 @@ def _entry(query: Query, ratio: float, seen: _Seen) -> dict[str, Any]:
     if query in seen.trust:
         entry["trust"] = summary(seen.trust[query])
     return entry
-
-
-def _rises(entries: Sequence[dict[str, Any]], name: str) -> bool:
-    """Whether the mean is larger at every larger ratio."""
-    ordered = sorted((entry["ratio"], entry[name]["mean"]) for entry in entries)
-    return bool((np.diff([mean for _, mean in ordered]) > 0).all())
 
 
 def _worse_regions(
