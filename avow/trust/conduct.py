@@ -33,7 +33,7 @@ from avow.core.background import Background
 from avow.core.contracts import Asked, Encoded, PairedDataset
 from avow.core.files import write_text
 from avow.data._captions import TokenTable
-from avow.data._judgements import read_judgements
+from avow.data._judgements import Judgements, read_judgements
 from avow.trust.corruption import corruption_study
 from avow.trust.examples import extremes
 from avow.trust.galleries import Query, Scored, see, state
@@ -90,6 +90,8 @@ def study_runs(
     progress: bool = True,
 ) -> tuple[list[dict[str, Any]], Path]:
     """The studies of some runs of one recipe, and the page that shows them together."""
+    # whatever is missing is named now, and not after the long part
+    said = None if plan.judgements is None else read_judgements(plan.judgements)
     out.mkdir(parents=True, exist_ok=True)
     blocks = blocks or Blocks()
     together: dict[Path, dict[Query, Tensor]] = {}
@@ -103,7 +105,7 @@ def study_runs(
                 for other in runs
                 if other != run
             ]
-            study, trusts = study_run(run, material, plan, others, blocks, progress)
+            study, trusts = study_run(run, material, plan, others, said, blocks, progress)
             write_text(kept, json.dumps(study))
             for query, trust in trusts.items():
                 trust.save(out / f"trust-{run.name}-{query}.json")
@@ -143,12 +145,14 @@ def study_run(
     material: Material,
     plan: Plan,
     others: Sequence[dict[Query, Tensor]] = (),
+    said: Judgements | None = None,
     blocks: Blocks | None = None,
     progress: bool = True,
 ) -> tuple[dict[str, Any], dict[Query, Trust]]:
     """The whole study of one run, and a trust fitted for each direction.
 
-    others: the averaged similarity of independently trained runs, per direction.
+    others: the averaged similarity of independently trained runs, per direction. said: what
+    people said of pairs of the split.
     """
     started = time.monotonic()
     model, blocks = material.model, blocks or Blocks()
@@ -174,8 +178,7 @@ def study_run(
         for query in QUERIES:
             found[query]["corruption"] = worse[query]
     study = {"about": _about(run, material, plan), "directions": found}
-    if plan.judgements is not None:
-        said = read_judgements(plan.judgements)
+    if said is not None:
         pairs = said.within(material.split.image_ids, material.split.image_of)
         study["human"] = human_study(material.judged, pairs, probabilities, seed=plan.seed)
     study["pictures"] = _pictures(material, found, plan)
