@@ -23,11 +23,19 @@ class TwoWayGru(nn.Module):
         steps: Float[Tensor, "items steps inside"],
         present: Bool[Tensor, "items steps"],
     ) -> Float[Tensor, "items steps hidden"]:
+        forwards, backwards = self.directions(steps, present)
+        return (forwards + backwards) / 2 * present[..., None]
+
+    def directions(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items steps hidden"]]:
+        """The states of each direction, both in the order of `steps`."""
         turned = _turned(present)
         forwards, _ = self.ahead(steps)
         backwards, _ = self.back(_reorder(steps, turned))
-        mean = (forwards + _reorder(backwards, turned)) / 2
-        return mean * present[..., None]
+        return forwards, _reorder(backwards, turned)
 
 
 def _turned(present: Bool[Tensor, "items steps"]) -> Tensor:
