@@ -16,6 +16,7 @@ from avow.assembly.recipe import Recipe, names
 from avow.blocks.attention import Focus, FocusNorm
 from avow.core import folder
 from avow.core.contracts import Encoded, Lesson, Regions, Tokens
+from avow.core.errors import BadRecipe
 from avow.methods import acmnet, imram, scan
 from avow.methods._partwise import NormKind, Partwise
 from avow.methods.acmnet import ConfidenceMatching
@@ -162,6 +163,14 @@ def test_the_similarity_of_imram_is_the_mean_over_steps_and_directions(mode, ter
     raw = imram.build(**SIZES, mode=mode, squash="none").eval()
     raw.load_state_dict(method.state_dict())
     torch.testing.assert_close(raw.similarity(visual, text), score)
+
+
+def test_imram_looks_at_least_once():
+    with pytest.raises(BadRecipe) as caught:
+        imram.build(**SIZES, steps=0)
+    assert str(caught.value) == (
+        "steps of 'imram' in methods is '0'. Expected at least 1. Look once or more."
+    )
 
 
 # --- ACMNet: Eq. 1 to 22 of its paper ---------------------------------------------------

@@ -36,6 +36,7 @@ from avow.blocks.projection import spread
 from avow.blocks.squash import Squash
 from avow.blocks.text import TextKind
 from avow.core.contracts import Encoded
+from avow.core.errors import BadRecipe
 from avow.methods._partwise import NormKind, Pairing, Partwise, partwise
 
 Mode = Literal["full", "text", "image"]
@@ -157,6 +158,10 @@ def build(
     tile_mb: the most that one intermediate tensor may take. recompute: forget them, and
     compute them again for the gradient.
     """
+    if steps < 1:
+        raise BadRecipe(
+            f"steps of 'imram' in methods is '{steps}'. Expected at least 1. Look once or more."
+        )
     how = Focus(smooth, raw_feature_norm)
     return partwise(
         RecurrentAttention(mode, steps, dim, memory_norm, how),
