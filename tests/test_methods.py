@@ -88,7 +88,7 @@ def test_scoring_in_blocks_equals_scoring_at_once(method, block):
     visual, text = regions([5, 3, 2, 1, 4]), tokens([7, 4, 2, 5])
     with torch.inference_mode():
         images, texts = method.encode_visual(visual), method.encode_text(text)
-    whole = method.similarity(images, texts)
+        whole = method.similarity(images, texts)
     found = compare(method, images, texts, "cpu", Blocks(images=block, texts=block))
     torch.testing.assert_close(torch.from_numpy(found), whole)
 

@@ -5,11 +5,23 @@ second direction reads every sequence turned around within its own length, so pa
 never read before a real step and nothing waits for the device.
 """
 
-from contextlib import nullcontext
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+
+
+def in_float32(gru: Callable[..., Any], *given: Tensor) -> Any:
+    """What a GRU says of what it is given; on CUDA never in less than float32.
+
+    cuDNN's gradients of a GRU in bfloat16 are not finite (seen with torch 2.11 on an H200).
+    """
+    if not given[0].is_cuda:
+        return gru(*given)
+    with torch.autocast("cuda", enabled=False):
+        return gru(*(one.float() for one in given))
 
 
 class TwoWayGru(nn.Module):
@@ -25,16 +37,19 @@ class TwoWayGru(nn.Module):
         steps: Float[Tensor, "items steps inside"],
         present: Bool[Tensor, "items steps"],
     ) -> Float[Tensor, "items steps hidden"]:
-        # cuDNN's gradients of a GRU in bfloat16 are not finite (seen with torch 2.11 on an
-        # H200), so on CUDA it never runs in less than float32
-        safe = steps.is_cuda
-        with torch.autocast(steps.device.type, enabled=False) if safe else nullcontext():
-            steps = steps.float() if safe else steps
-            turned = _turned(present)
-            forwards, _ = self.ahead(steps)
-            backwards, _ = self.back(_reorder(steps, turned))
-            mean = (forwards + _reorder(backwards, turned)) / 2
-        return mean * present[..., None]
+        forwards, backwards = self.directions(steps, present)
+        return (forwards + backwards) / 2 * present[..., None]
+
+    def directions(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items steps hidden"]]:
+        """The states of each direction, both in the order of `steps`."""
+        turned = _turned(present)
+        forwards, _ = in_float32(self.ahead, steps)
+        backwards, _ = in_float32(self.back, _reorder(steps, turned))
+        return forwards, _reorder(backwards, turned)
 
 
 def _turned(present: Bool[Tensor, "items steps"]) -> Tensor:

@@ -30,6 +30,14 @@ class TextEncoder(nn.Module, ABC):
     @abstractmethod
     def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]: ...
 
+    def with_whole(
+        self, text: Tokens
+    ) -> tuple[Float[Tensor, "items parts dim"], Float[Tensor, "items dim"]]:
+        """A state per token, and one for the whole caption: here their mean."""
+        states = self(text)
+        real = text.present[..., None].to(states.dtype)
+        return states, (states * real).sum(1) / real.sum(1)
+
     def pretrained_parameters(self) -> list[nn.Parameter]:
         """What was learnt elsewhere, and is therefore trained more slowly."""
         return []
@@ -56,6 +64,17 @@ class WordGru(TextEncoder):
 
     def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]:
         return self.gru(self.drop(self.words(text.ids)), text.present)
+
+    def with_whole(
+        self, text: Tokens
+    ) -> tuple[Float[Tensor, "items parts dim"], Float[Tensor, "items dim"]]:
+        """The whole is where each direction ends: forwards at the last word, backwards
+        at the first."""
+        steps = self.drop(self.words(text.ids))
+        forwards, backwards = self.gru.directions(steps, text.present)
+        states = (forwards + backwards) / 2 * text.present[..., None]
+        last = (text.lengths - 1)[:, None, None].expand(-1, 1, forwards.shape[-1])
+        return states, (forwards.gather(1, last)[:, 0] + backwards[:, 0]) / 2
 
     def use_word_vectors(
         self,
