@@ -71,17 +71,14 @@ class Oracle:
     def tolerance(self) -> dict[str, float | None] | None:
         return read_json(self.home / "tolerance.json").get(self.name)
 
-    @property
-    def size(self) -> str:
-        """The last word of the name, which its inputs carry too."""
-        return self.name.rpartition("_")[2]
-
     @cached_property
     def published(self) -> Published:
         """The starting weights, and options with what `settings.json` corrects."""
         found = read_checkpoint(self.home / f"{self.name}_weights.pt")
-        system = self.name.removesuffix(f"_{self.size}")
-        corrected = read_json(self.home / "settings.json").get(system, {})
+        corrected = {}
+        for system, settings in read_json(self.home / "settings.json").items():
+            if f"{self.name}_".startswith(f"{system}_"):
+                corrected |= settings
         return Published(found.models, {**found.options, **corrected})
 
     @property
@@ -108,8 +105,8 @@ class Oracle:
 
     @cached_property
     def problem(self) -> Problem:
-        """The inputs of the same size as this oracle."""
-        with np.load(self.home / f"inputs_{self.size}.npz") as found:
+        """The inputs that carry the last word of the name, which is its size."""
+        with np.load(self.home / f"inputs_{self.name.rpartition('_')[2]}.npz") as found:
             given = {key: found[key] for key in found.files}
         features = torch.from_numpy(given["images_f16"].astype(np.float32))
         present = torch.ones(features.shape[:2], dtype=torch.bool)

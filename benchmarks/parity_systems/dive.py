@@ -47,7 +47,11 @@ def recompute(oracle: Oracle) -> Iterator[Claim]:
 def said(module: nn.Module, run: Callable[[], object]) -> Tensor:
     """What `module` gives while something runs."""
     heard: list[Tensor] = []
-    hook = module.register_forward_hook(lambda _, given, out: heard.append(out))
+
+    def listen(_: nn.Module, given: object, out: Any) -> None:
+        heard.append(out)
+
+    hook = module.register_forward_hook(listen)
     run()
     hook.remove()
     return heard[0]

@@ -22,27 +22,32 @@ def recompute(oracle: Oracle) -> Iterator[Claim]:
         kind = array.removeprefix("sims_")
         scores = oracle.arrays[array]
         yield from inputs(array)
-        yield from of_ranks(scores, kind)
+        yield from of_ranks(oracle, scores, kind)
         yield from of_metrics(oracle, kind)
         for side in SIDES:
             for count in (1, 5):
                 yield of_first(oracle, scores if side == "i2t" else scores.T, side, count, kind)
 
 
-def of_ranks(scores: np.ndarray, kind: str) -> Iterator[Claim]:
+def of_ranks(oracle: Oracle, scores: np.ndarray, kind: str) -> Iterator[Claim]:
     image_of = np.arange(scores.shape[1]) // (scores.shape[1] // scores.shape[0])
     own = image_of[None] == np.arange(len(scores))[:, None]
     worst = ranks([scores], image_of)
     best = ranks([np.where(own, np.nextafter(scores, np.inf), scores)], image_of)
     for side, name in SIDES.items():
+        array = f"{side}_ranks_{kind}"
         ends = Bounds(getattr(best, name) - 1, getattr(worst, name) - 1)  # theirs from 0
-        yield Claim(f"{side}_ranks_{kind}", ends)
+        yield Claim(array, ends if whole(oracle.arrays[array]) else np.nan)
+
+
+def whole(numbers: np.ndarray) -> bool:
+    return np.array_equal(numbers, np.round(numbers))
 
 
 def of_metrics(oracle: Oracle, kind: str) -> Iterator[Claim]:
     theirs = [oracle.arrays[f"{side}_ranks_{kind}"] for side in SIDES]
-    if not all(np.array_equal(found, found.round()) for found in theirs):
-        return  # no ranks: then their metrics are not checked either
+    if not all(whole(found) for found in theirs):
+        return  # no ranks, so their metrics are not checked either
     recall = summarise(Ranks(*(found.astype(np.int64) + 1 for found in theirs)))
     for side, name in SIDES.items():
         found = getattr(recall, name)
@@ -55,10 +60,9 @@ def of_first(oracle: Oracle, scores: np.ndarray, side: str, count: int, kind: st
     array = f"{side}_top{count}_{kind}"
     places = np.asarray(oracle.arrays[array], np.float64).reshape(len(scores), -1)
     highest = -np.sort(-scores, axis=1)[:, : places.shape[1]]
-    whole = np.array_equal(places, places.round())
     inside = (places >= 0).all() and (places < scores.shape[1]).all()
     distinct = all(len(set(row)) == len(row) for row in places.tolist())
-    if not (whole and inside and distinct):
+    if not (whole(places) and inside and distinct):
         return Claim(array, np.full(highest.shape, np.nan), expected=highest)
     found = np.take_along_axis(scores, places.astype(np.int64), 1)
     return Claim(array, found, expected=highest)

@@ -39,10 +39,9 @@ def joined(oracle: Oracle) -> Problem:
 def edges(pairs: np.ndarray, words: int) -> Tensor:
     """Which words are linked; the published system ignores the first pair of a caption."""
     out = torch.zeros(len(pairs), words, words, dtype=torch.bool)
-    real = (pairs >= 0).all(-1)
-    real[:, 0] = False
-    caption, place = np.nonzero(real)
-    ends = pairs[caption, place]
+    counted = pairs[:, 1:]
+    caption, place = np.nonzero((counted >= 0).all(-1))
+    ends = counted[caption, place]
     out[caption, ends[:, 0], ends[:, 1]] = True
     return out
 
