@@ -13,24 +13,26 @@ from avow.assembly.importing._translated import Translated
 from avow.core import folder
 from avow.core.errors import WrongCheckpoint
 
-KINDS = {"VSE": "vsepp", "VSE_infty": "vse_infty", "SAF": "saf", "SGR": "sgr"}
+VECTORS = {"VSE": "vsepp", "VSE_infty": "vse_infty"}
+LOCAL = ("SAF", "SGR")
 
 
 def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
     refuse_lengths(options)
     named = str(options["method"])
     kind = named.removesuffix("_glove").removesuffix("_bert")
-    if kind not in KINDS:
+    if kind not in (*VECTORS, *LOCAL):
         raise WrongCheckpoint(
             f"The checkpoint has the method {named!r}. Expected one of: "
-            f"{', '.join(KINDS)}, with or without _glove or _bert. Import one of those."
+            f"{', '.join((*VECTORS, *LOCAL))}, with or without _glove or _bert. Import one "
+            "of those."
         )
     models = networks(published)
     loss = _loss(options, len(models), named.endswith("_bert"))
-    if kind in ("SAF", "SGR"):
+    if kind in LOCAL:
         return _local(kind, models, options, loss)
     learnt = kind == "VSE_infty"
-    method = {"name": KINDS[kind], **sizes(models[0])}
+    method = {"name": VECTORS[kind], **sizes(models[0])}
     return Translated(method, loss, [joint_view(parts, learnt) for parts in models])
 
 
