@@ -1,4 +1,4 @@
-"""Many parts to one vector: mean, max, and the learnt pooling of VSE-infinity.
+"""Many parts to one vector: mean, max, last, and the learnt pooling of VSE-infinity.
 
 Padding never changes what comes out.
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from avow.blocks.recurrent import TwoWayGru
 
-PoolKind = Literal["mean", "max", "learnt"]
+PoolKind = Literal["mean", "max", "last", "learnt"]
 
 _FAR_BELOW = -1e4  # sorts behind every real feature
 
@@ -53,6 +53,19 @@ class MaxPool(Pool):
         present: Bool[Tensor, "items parts"],
     ) -> Float[Tensor, "items dim"]:
         return parts.masked_fill(~present[..., None], -torch.inf).amax(1)
+
+
+class LastPool(Pool):
+    """The last of the parts that are present."""
+
+    def forward(
+        self,
+        parts: Float[Tensor, "items parts dim"],
+        present: Bool[Tensor, "items parts"],
+    ) -> Float[Tensor, "items dim"]:
+        place = torch.arange(parts.shape[1], device=parts.device)
+        last = (place * present).amax(1)[:, None, None]
+        return parts.take_along_dim(last, 1).squeeze(1)
 
 
 class LearntPool(Pool):
@@ -99,4 +112,5 @@ def _sines(length: int, dim: int, device: torch.device) -> Float[Tensor, "length
 
 def build_pool(kind: PoolKind) -> Pool:
     """The pool called `kind`."""
-    return {"mean": MeanPool, "max": MaxPool, "learnt": LearntPool}[kind]()
+    kinds = {"mean": MeanPool, "max": MaxPool, "last": LastPool, "learnt": LearntPool}
+    return kinds[kind]()

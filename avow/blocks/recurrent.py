@@ -1,4 +1,4 @@
-"""A GRU read in both directions, without packing.
+"""A GRU read in one or both directions, without packing.
 
 Packing asks the device how long each sequence is and then copies step by step. Here the
 second direction reads every sequence turned around within its own length, so padding is
@@ -50,6 +50,22 @@ class TwoWayGru(nn.Module):
         forwards, _ = in_float32(self.ahead, steps)
         backwards, _ = in_float32(self.back, _reorder(steps, turned))
         return forwards, _reorder(backwards, turned)
+
+
+class AheadGru(nn.Module):
+    """A GRU read forwards, so that padding comes after all it reads; 0 on padding."""
+
+    def __init__(self, inside: int, hidden: int):
+        super().__init__()
+        self.ahead = nn.GRU(inside, hidden, batch_first=True)
+
+    def forward(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> Float[Tensor, "items steps hidden"]:
+        forwards, _ = in_float32(self.ahead, steps)
+        return forwards * present[..., None]
 
 
 def _turned(present: Bool[Tensor, "items steps"]) -> Tensor:
