@@ -94,8 +94,7 @@ def encode_captions(
         (table.tokens(order[part]) for part in batches(len(order), block)),
         device,
     )
-    place = order.argsort()
-    return Encoded(encoded.parts[place], encoded.present[place])
+    return encoded.rows(order.argsort())
 
 
 def evaluate(
