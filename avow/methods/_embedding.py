@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from avow.blocks.normalise import unit
 from avow.blocks.pooling import Pool, PoolKind, build_pool
-from avow.blocks.projection import VisualProjection
+from avow.blocks.projection import BendFrom, VisualProjection
 from avow.blocks.text import TextEncoder, TextKind, build_text
 from avow.core.contracts import Encoded, Regions, Tokens, VectorMethod
 
@@ -73,6 +73,7 @@ def joint_embedding(
     text_source: str = "",
     pretrained: bool = True,
     bend: bool = True,
+    bend_from: BendFrom = "features",
     dropout_word: float = 0.0,
     dropout_image: float = 0.0,
     dropout_head: float = 0.0,
@@ -80,6 +81,7 @@ def joint_embedding(
     """text_source: folder or hub name of a transformer, or file of word vectors.
 
     bend: whether a two-layer branch stands beside the linear map of the image features.
+    bend_from: what that branch reads; RVSE++ has it read the projection.
     """
     encoder = build_text(
         text,
@@ -90,5 +92,5 @@ def joint_embedding(
         pretrained=pretrained,
         dropout=dropout_word,
     )
-    visual = VisualProjection(visual_dim, dim, bend, dropout_image)
+    visual = VisualProjection(visual_dim, dim, bend, dropout_image, bend_from)
     return JointEmbedding(visual, build_pool(pool), encoder, build_pool(pool), dropout_head)
