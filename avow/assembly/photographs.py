@@ -47,4 +47,4 @@ def grid_regions(
         pixels = torch.from_numpy(np.stack([backbone.prepare(one) for one in some]))
         cells = pooled(backbone(pixels.to(device)), grid, backbone.identity)
         parts.append(cells.half().float().cpu())
-    return whole(torch.cat(parts), cell_boxes(grid))
+    return whole(torch.cat(parts), cell_boxes(grid)[None])

@@ -43,6 +43,8 @@ class Split:
     """A `.npy` of features [rows, regions, dim], where it comes with them instead."""
     feature_rows: Int[np.ndarray, " images"] | None = None
     """For each image, its row in `features`."""
+    boxes: Path | None = None
+    """A `.npy` of where each of these regions lies [rows, regions, 4], in 0..1."""
 
 
 @dataclass(frozen=True)
