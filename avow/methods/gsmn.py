@@ -309,7 +309,7 @@ def build(
 
     Tokens that come without edges are joined all with all in either case.
     smooth: how sharply nodes choose; published are 20 on Flickr30K and 10 on MS-COCO.
-    blocks: stretches of channels with a cosine each; fewer where they would be uneven.
+    blocks: equal stretches of channels with a cosine each; fewer where `dim` is small.
     faithful: whether a node hears only itself, as in the published system.
     tile_mb: megabytes that what is made in between may take at once.
     """
@@ -318,7 +318,8 @@ def build(
             f"kernels of 'gsmn' in methods is '{kernels}'. Expected a divisor of hidden, "
             f"which is {hidden}. Change one of them."
         )
-    blocks = math.gcd(blocks, dim)
+    # the cosine of a single channel is its sign, which learns nothing
+    blocks = next(n for n in range(min(blocks, max(1, dim // 2)), 0, -1) if dim % n == 0)
     encoder = build_text(
         text,
         dim=dim,
