@@ -77,3 +77,18 @@ def test_a_run_on_two_processes(tmp_path, gather):
     lines = (out / "log.jsonl").read_text().splitlines()
     assert [json.loads(line)["batches"] for line in lines] == [10, 10]
     assert Model.from_pretrained(out).views and final_weights(out)
+
+
+@pytest.mark.slow
+def test_what_a_method_adds_itself_on_two_processes(tmp_path):
+    """VSRN's captioner learns from the first step of a batch alone; TCL takes four."""
+    data = write_precomp(tmp_path / "toy_precomp")
+    content = small_recipe(data, epochs=2, batch=12, words_changed=0.0)
+    content["method"] = {"name": "vsrn", "dim": 16, "word_dim": 8, "caption_dim": 8}
+    toml = tmp_path / "toy.toml"
+    toml.write_text(as_toml(content))
+    out = tmp_path / "run"
+    torchrun("-m", "avow", "train", str(toml), "--out", str(out), "--device", "cpu")
+    lines = (out / "log.jsonl").read_text().splitlines()
+    losses = [json.loads(line)["loss"] for line in lines]
+    assert losses[1] < losses[0]

@@ -78,3 +78,15 @@ def _reorder(
     steps: Float[Tensor, "items steps dim"], order: Tensor
 ) -> Float[Tensor, "items steps dim"]:
     return steps.gather(1, order[..., None].expand(-1, -1, steps.shape[-1]))
+
+
+def ends(
+    gru: TwoWayGru,
+    steps: Float[Tensor, "items steps inside"],
+    present: Bool[Tensor, "items steps"],
+) -> Float[Tensor, "items hidden"]:
+    """Where each direction ends, forwards at the last step and backwards at the first: mean."""
+    last = present.sum(1)[:, None, None] - 1
+    forwards, _ = gru.ahead(steps)
+    backwards, _ = gru.back(_reorder(steps, _turned(present)))
+    return (forwards + backwards).take_along_dim(last, 1)[:, 0] / 2

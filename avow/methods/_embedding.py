@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from avow.blocks.normalise import unit
 from avow.blocks.pooling import Pool, PoolKind, build_pool
-from avow.blocks.projection import VisualProjection
+from avow.blocks.projection import BendFrom, VisualProjection
 from avow.blocks.recurrent import AheadGru
 from avow.blocks.text import TextEncoder, TextKind, WordGru, build_text
 from avow.core.contracts import Encoded, PooledMethod, Regions, Tokens
@@ -76,6 +76,7 @@ def joint_embedding(
     text_way: Literal["both", "ahead"] = "both",
     pretrained: bool = True,
     bend: bool = True,
+    bend_from: BendFrom = "features",
     dropout_word: float = 0.0,
     dropout_image: float = 0.0,
     dropout_head: float = 0.0,
@@ -83,6 +84,7 @@ def joint_embedding(
     """text_source: folder or hub name of a transformer, or file of word vectors.
 
     bend: whether a two-layer branch stands beside the linear map of the image features.
+    bend_from: what that branch reads; RVSE++ has it read the projection.
     text_pool: how words are pooled, where not as regions are ("same").
     text_way: in which directions a GRU reads.
     """
@@ -97,6 +99,6 @@ def joint_embedding(
     )
     if text_way == "ahead" and isinstance(encoder, WordGru):
         encoder.gru = AheadGru(word_dim, dim)  # type: ignore[assignment]
-    visual = VisualProjection(visual_dim, dim, bend, dropout_image)
+    visual = VisualProjection(visual_dim, dim, bend, dropout_image, bend_from)
     words = build_pool(pool if text_pool == "same" else text_pool)
     return JointEmbedding(visual, build_pool(pool), encoder, words, dropout_head)

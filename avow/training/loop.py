@@ -147,6 +147,9 @@ class Learner:
             if first is None:
                 value = value + extra[0]
                 first = value.detach()
+            elif extra[-1].requires_grad:
+                # on every device and in every process the same parameters have a gradient
+                value = value + 0 * extra[-1]
             self._step(value, lesson.epoch)
         assert first is not None, "a loss yields at least one value"
         return first
