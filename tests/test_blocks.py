@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from avow.blocks.attention import FocusNorm, focus
 from avow.blocks.normalise import unit
 from avow.blocks.pooling import LastPool, LearntPool, MaxPool, MeanPool
-from avow.blocks.recurrent import AheadGru, TwoWayGru
+from avow.blocks.recurrent import OneWayGru, TwoWayGru
 
 counts = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
@@ -36,7 +36,7 @@ def test_two_way_gru_equals_a_packed_bidirectional_one(lengths, seed):
     states, _ = pad_packed_sequence(states, batch_first=True)
     expected = (states[..., :4] + states[..., 4:]) / 2
     torch.testing.assert_close(ours(steps, present(lengths)), expected)
-    ahead = AheadGru(3, 4)
+    ahead = OneWayGru(3, 4)
     ahead.ahead = ours.ahead
     torch.testing.assert_close(ahead(steps, present(lengths)), states[..., :4])
 

@@ -12,8 +12,7 @@ from torch.nn.functional import batch_norm, layer_norm
 
 from avow import methods
 from avow.assembly.scores import Blocks, compare, encode
-from avow.blocks.ahead import closed_up
-from avow.blocks.recurrent import TwoWayGru, ends
+from avow.blocks.recurrent import OneWayGru, TwoWayGru, closed_up
 from avow.core import folder
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadFeatures, BadRecipe
@@ -476,12 +475,14 @@ def ends_of(gru: TwoWayGru, vectors: torch.Tensor) -> torch.Tensor:
 @given(counts, st.integers(0, 1000))
 def test_ends_are_those_of_torch(lengths, seed):
     torch.manual_seed(seed)
-    gru = TwoWayGru(3, 4)
+    gru, ahead = TwoWayGru(3, 4), OneWayGru(3, 4)
     steps = torch.randn(len(lengths), max(lengths) + 1, 3)
     present = torch.arange(steps.shape[1])[None] < torch.tensor(lengths)[:, None]
-    found = ends(gru, steps, present)
+    (_, found), (_, one_way) = (some.with_end(steps, present) for some in (gru, ahead))
     for item, length in enumerate(lengths):
-        torch.testing.assert_close(found[item], ends_of(gru, steps[item, :length]))
+        own = steps[item, :length]
+        torch.testing.assert_close(found[item], ends_of(gru, own))
+        torch.testing.assert_close(one_way[item], ahead.ahead(own[None])[1][0, 0])
 
 
 def test_sets_are_most_alike_when_they_are_equal():

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from avow.blocks.recurrent import TwoWayGru
+from avow.blocks.recurrent import TwoWayGru, last_state
 
 PoolKind = Literal["mean", "max", "last", "learnt"]
 
@@ -63,9 +63,7 @@ class LastPool(Pool):
         parts: Float[Tensor, "items parts dim"],
         present: Bool[Tensor, "items parts"],
     ) -> Float[Tensor, "items dim"]:
-        place = torch.arange(parts.shape[1], device=parts.device)
-        last = (place * present).amax(1)[:, None, None]
-        return parts.take_along_dim(last, 1).squeeze(1)
+        return last_state(parts, present)
 
 
 class LearntPool(Pool):

@@ -1,10 +1,11 @@
-"""A GRU read in one or both directions, without packing.
+"""GRUs read in one direction or in both, without packing.
 
 Packing asks the device how long each sequence is and then copies step by step. Here the
 second direction reads every sequence turned around within its own length, so padding is
 never read before a real step and nothing waits for the device.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +25,29 @@ def in_float32(gru: Callable[..., Any], *given: Tensor) -> Any:
         return gru(*(one.float() for one in given))
 
 
-class TwoWayGru(nn.Module):
-    """The mean of a GRU read forwards and one read backwards; 0 on padding."""
+class Gru(nn.Module, ABC):
+    """A state per step, 0 on padding; and the one it ends in."""
+
+    @abstractmethod
+    def forward(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> Float[Tensor, "items steps hidden"]: ...
+
+    @abstractmethod
+    def with_end(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items hidden"]]: ...
+
+
+class TwoWayGru(Gru):
+    """The mean of a GRU read forwards and one read backwards.
+
+    It ends where each direction does: forwards at the last step, backwards at the first.
+    """
 
     def __init__(self, inside: int, hidden: int):
         super().__init__()
@@ -37,10 +59,19 @@ class TwoWayGru(nn.Module):
         steps: Float[Tensor, "items steps inside"],
         present: Bool[Tensor, "items steps"],
     ) -> Float[Tensor, "items steps hidden"]:
-        forwards, backwards = self.directions(steps, present)
+        forwards, backwards = self._ways(steps, present)
         return (forwards + backwards) / 2 * present[..., None]
 
-    def directions(
+    def with_end(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items hidden"]]:
+        forwards, backwards = self._ways(steps, present)
+        end = (last_state(forwards, present) + backwards[:, 0]) / 2
+        return (forwards + backwards) / 2 * present[..., None], end
+
+    def _ways(
         self,
         steps: Float[Tensor, "items steps inside"],
         present: Bool[Tensor, "items steps"],
@@ -52,8 +83,8 @@ class TwoWayGru(nn.Module):
         return forwards, _reorder(backwards, turned)
 
 
-class AheadGru(nn.Module):
-    """A GRU read forwards, so that padding comes after all it reads; 0 on padding."""
+class OneWayGru(Gru):
+    """A GRU read forwards: padding comes after all it reads."""
 
     def __init__(self, inside: int, hidden: int):
         super().__init__()
@@ -64,8 +95,32 @@ class AheadGru(nn.Module):
         steps: Float[Tensor, "items steps inside"],
         present: Bool[Tensor, "items steps"],
     ) -> Float[Tensor, "items steps hidden"]:
-        forwards, _ = in_float32(self.ahead, steps)
-        return forwards * present[..., None]
+        return in_float32(self.ahead, steps)[0] * present[..., None]
+
+    def with_end(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items hidden"]]:
+        states = self(steps, present)
+        return states, last_state(states, present)
+
+
+def last_state(
+    states: Float[Tensor, "items steps dim"], present: Bool[Tensor, "items steps"]
+) -> Float[Tensor, "items dim"]:
+    """The state at each item's last step."""
+    place = torch.arange(states.shape[1], device=states.device)
+    last = (place * present).amax(1)[:, None, None]
+    return states.take_along_dim(last, 1).squeeze(1)
+
+
+def closed_up(
+    parts: Float[Tensor, "items parts dim"], present: Bool[Tensor, "items parts"]
+) -> tuple[Float[Tensor, "items parts dim"], Bool[Tensor, "items parts"]]:
+    """The parts that are present first, in their order: no gap is read as a step."""
+    order = (~present).to(torch.uint8).argsort(dim=1, stable=True)
+    return parts.take_along_dim(order[..., None], 1), present.take_along_dim(order, 1)
 
 
 def _turned(present: Bool[Tensor, "items steps"]) -> Tensor:
@@ -78,15 +133,3 @@ def _reorder(
     steps: Float[Tensor, "items steps dim"], order: Tensor
 ) -> Float[Tensor, "items steps dim"]:
     return steps.gather(1, order[..., None].expand(-1, -1, steps.shape[-1]))
-
-
-def ends(
-    gru: TwoWayGru,
-    steps: Float[Tensor, "items steps inside"],
-    present: Bool[Tensor, "items steps"],
-) -> Float[Tensor, "items hidden"]:
-    """Where each direction ends, forwards at the last step and backwards at the first: mean."""
-    last = present.sum(1)[:, None, None] - 1
-    forwards, _ = gru.ahead(steps)
-    backwards, _ = gru.back(_reorder(steps, _turned(present)))
-    return (forwards + backwards).take_along_dim(last, 1)[:, 0] / 2

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from avow.blocks.ahead import closed_up, last_state
+from avow.blocks.recurrent import closed_up, in_float32, last_state
 from avow.core.contracts import Tokens
 
 
@@ -40,7 +40,7 @@ class Captioner(nn.Module):
     ) -> Float[Tensor, ""]:
         """Negative log-likelihood of every word after the first, summed, per caption."""
         regions, present = closed_up(regions, present)
-        seen, _ = self.read(self.drop(self.narrow(regions)))
+        seen, _ = in_float32(self.read, self.drop(self.narrow(regions)))
         state = last_state(seen, present)
         memory = self.glance.prepare(seen)
         words = self.lexicon(text.ids)
@@ -48,7 +48,8 @@ class Captioner(nn.Module):
         # each state decides where the next one looks, so steps cannot be taken at once
         for step in range(text.ids.shape[1] - 1):
             looked = self.glance(memory, seen, present, state)
-            state = self.write(self.drop(torch.cat([words[:, step], looked], -1)), state)
+            heard = self.drop(torch.cat([words[:, step], looked], -1))
+            state = in_float32(self.write, heard, state)
             states.append(state)
         if not states:
             return regions.new_zeros(())

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from avow.blocks.normalise import unit
 from avow.blocks.pooling import Pool, PoolKind, build_pool
 from avow.blocks.projection import BendFrom, VisualProjection
-from avow.blocks.recurrent import AheadGru
-from avow.blocks.text import TextEncoder, TextKind, WordGru, build_text
+from avow.blocks.text import TextEncoder, TextKind, Way, build_text
 from avow.core.contracts import Encoded, PooledMethod, Regions, Tokens
 
 
@@ -73,7 +72,7 @@ def joint_embedding(
     word_dim: int = 300,
     text: TextKind = "gru",
     text_source: str = "",
-    text_way: Literal["both", "ahead"] = "both",
+    text_way: Way = "both",
     pretrained: bool = True,
     bend: bool = True,
     bend_from: BendFrom = "features",
@@ -96,9 +95,8 @@ def joint_embedding(
         source=text_source,
         pretrained=pretrained,
         dropout=dropout_word,
+        way=text_way,
     )
-    if text_way == "ahead" and isinstance(encoder, WordGru):
-        encoder.gru = AheadGru(word_dim, dim)  # type: ignore[assignment]
     visual = VisualProjection(visual_dim, dim, bend, dropout_image, bend_from)
     words = build_pool(pool if text_pool == "same" else text_pool)
     return JointEmbedding(visual, build_pool(pool), encoder, words, dropout_head)

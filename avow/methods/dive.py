@@ -28,7 +28,6 @@ from torch import Tensor, nn
 from avow.blocks.normalise import unit
 from avow.blocks.pooling import MaxPool
 from avow.blocks.projection import VisualProjection
-from avow.blocks.recurrent import ends
 from avow.blocks.text import TextEncoder, TextKind, WordGru, build_text
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 
@@ -193,11 +192,10 @@ class Dive(Method):
 
     def encode_text(self, text: Tokens) -> Encoded:
         if isinstance(self.text, WordGru):
-            words = self.text.drop(self.text.words(text.ids))
-            whole = ends(self.text.gru, words, text.present)
+            words = self.text.vectors(text)
+            _, whole = self.text.gru.with_end(words, text.present)
         else:
-            words = self.text(text)
-            whole = words[:, 0]  # the mark that begins every caption
+            words, whole = self.text.with_whole(text)
         place = places(text.present, words.shape[-1], self.text_slots.faithful)
         slots = self.text_slots(words, text.present, place.to(words.dtype))
         return self._finish(slots, self.text_norm(whole))

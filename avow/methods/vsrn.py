@@ -21,10 +21,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from avow.blocks.ahead import OneWayGru, build_text_ahead, closed_up, last_state, summary
 from avow.blocks.normalise import unit
 from avow.blocks.projection import spread
-from avow.blocks.text import TextEncoder, TextKind
+from avow.blocks.recurrent import OneWayGru, closed_up
+from avow.blocks.text import TextEncoder, TextKind, build_text
 from avow.core.contracts import Encoded, Regions, Tokens, VectorMethod
 from avow.methods._captioner import Captioner
 
@@ -151,8 +151,7 @@ class Vsrn(VectorMethod):
 
     def encode_visual(self, visual: Regions) -> Encoded:
         regions = self.reason(visual)
-        ordered, present = closed_up(regions, visual.present)
-        gathered = last_state(self.gather(ordered, present), present)
+        _, gathered = self.gather.with_end(*closed_up(regions, visual.present))
         if self.norm is not None:
             gathered = self.norm(gathered)
         vector = self._finish(gathered)
@@ -162,7 +161,8 @@ class Vsrn(VectorMethod):
         return Reasoned(vector, there, regions=regions, regions_present=visual.present)
 
     def encode_text(self, text: Tokens) -> Encoded:
-        vector = self._finish(summary(self.text, self.text(text), text.present))
+        _, whole = self.text.with_whole(text)
+        vector = self._finish(whole)
         there = _one_part(vector)
         if not (self.training and self.captioner):
             return Encoded(vector, there)
@@ -218,7 +218,7 @@ def build(
 
     caption_weight: share of the captioning loss; 0 leaves the captioner out.
     """
-    encoder = build_text_ahead(
+    encoder = build_text(
         text,
         dim=dim,
         vocabulary=vocabulary,
@@ -226,6 +226,7 @@ def build(
         source=text_source,
         pretrained=pretrained,
         dropout=dropout_word,
+        way="ahead",
     )
     captioner = None
     if caption_weight:
