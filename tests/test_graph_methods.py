@@ -13,12 +13,12 @@ from torch.nn.functional import batch_norm, layer_norm
 from avow import methods
 from avow.assembly.scores import Blocks, compare, encode
 from avow.blocks.recurrent import OneWayGru, TwoWayGru, closed_up
+from avow.blocks.tiles import MB
 from avow.core import folder
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadFeatures, BadRecipe
 from avow.methods._captioner import Captioner
 from avow.methods.dive import Diverse, compare_sets, crowding, discrepancy
-from avow.methods.gsmn import MB
 from avow.methods.vsrn import PartNorm, Reasoned
 
 counts = st.lists(st.sampled_from([1, 2, 3, 5, 25]), min_size=1, max_size=3)
@@ -320,17 +320,16 @@ def test_gsmn_keeps_its_budget_and_puts_long_texts_together(monkeypatch):
     seen = []
     whole = type(method)._compare
 
-    def watch(self, visual, weights, text, links):
-        seen.append((len(text.parts), text.parts.shape[1]))
-        return whole(self, visual, weights, text, links)
+    def watch(self, visual, text):
+        seen.append((len(visual.parts), len(text.parts), text.parts.shape[1]))
+        return whole(self, visual, text)
 
     monkeypatch.setattr(type(method), "_compare", watch)
     with torch.inference_mode():
         method.score(method.encode_visual(visual), method.encode_text(text))
-    assert len(seen) == 20 and sum(count for count, _ in seen) == 40
-    assert all(2 * 10 * count * (38 + 31) * 64 * 4 <= MB for count, _ in seen)
-    assert [width for _, width in seen[:2]] == [3, 3]
-    assert max(width for _, width in seen) == 30
+    assert sum(images * texts for images, texts, _ in seen) == 400
+    assert all(2 * images * texts * (38 + 31) * 64 * 4 <= MB for images, texts, _ in seen)
+    assert {width for _, _, width in seen} == {3, 30}
 
 
 def test_gsmn_of_captions_without_edges_is_dense():

@@ -65,6 +65,22 @@ def test_a_gap_is_no_end():
     torch.testing.assert_close(in_tiles(total, gapped, text, 1, 2), expected)
 
 
+def test_boxes_and_edges_stay_with_their_items():
+    """And a comparison may give several kinds of scores at once."""
+    visual, text = items([2, 5, 3]), items([4, 1, 6, 2], seed=1)
+    edges = text.present[:, :, None] & text.present[:, None]
+    visual = Encoded(visual.parts, visual.present, boxes=visual.parts[..., [0, 1, 2, 0]])
+    text = Encoded(text.parts, text.present, edges=edges)
+
+    def compare(some: Encoded, others: Encoded) -> torch.Tensor:
+        assert some.boxes is not None and others.edges is not None
+        areas, links = some.boxes.square().sum((1, 2)), others.edges.sum((1, 2))
+        return torch.stack([areas[:, None] + links, total(some, others)])
+
+    found = in_tiles(compare, visual, text, pair_bytes=1, most=2)
+    torch.testing.assert_close(found, compare(visual, text))
+
+
 @pytest.mark.parametrize("most", [5, 10_000])
 @pytest.mark.parametrize("recompute", [False, True])
 def test_gradients_flow_through_tiles(recompute, most):

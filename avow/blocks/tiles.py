@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from avow.core.contracts import Encoded
 
-Compare = Callable[[Encoded, Encoded], Float[Tensor, "images texts"]]
+Compare = Callable[[Encoded, Encoded], Float[Tensor, "*kinds images texts"]]
 MB = 2**20
 
 
@@ -25,7 +25,7 @@ def in_tiles(
     pair_bytes: int,
     most: int,
     recompute: bool = False,
-) -> Float[Tensor, "images texts"]:
+) -> Float[Tensor, "*kinds images texts"]:
     """What `compare` gives for all pairs at once, from tiles of at most `most` bytes.
 
     pair_bytes: the largest intermediate of one pair, with all its padding.
@@ -40,8 +40,8 @@ def in_tiles(
     rows = min(images, max(1, math.isqrt(pairs), pairs // texts))
     visuals, row_places = _cut(visual, rows)
     captions, column_places = _cut(text, max(1, pairs // rows))
-    strips = [torch.cat([run(tile, other) for other in captions], 1) for tile in visuals]
-    return torch.cat(strips).index_select(0, row_places).index_select(1, column_places)
+    strips = [torch.cat([run(tile, other) for other in captions], -1) for tile in visuals]
+    return torch.cat(strips, -2).index_select(-2, row_places).index_select(-1, column_places)
 
 
 def _cut(encoded: Encoded, size: int) -> tuple[list[Encoded], Int[Tensor, " items"]]:
@@ -50,24 +50,21 @@ def _cut(encoded: Encoded, size: int) -> tuple[list[Encoded], Int[Tensor, " item
     if present.is_cuda and torch.cuda.is_current_stream_capturing():
         # a recording may not ask how long items are: tiles in order, with all padding
         steps = torch.arange(len(present), device=present.device)
-        pieces = zip(encoded.parts.split(size), present.split(size), strict=True)
-        return [Encoded(*piece) for piece in pieces], steps
+        starts = range(0, len(present), size)
+        return [encoded.rows(slice(start, start + size)) for start in starts], steps
     place = torch.arange(1, present.shape[1] + 1, device=present.device)
     lengths = (present * place).amax(1)  # up to the last part: there may be gaps before
     lengths, order = lengths.sort(descending=True)
     longest = lengths[::size].tolist()
     tiles = [
-        Encoded(
-            encoded.parts[:, :length].index_select(0, rows),
-            present[:, :length].index_select(0, rows),
-        )
+        encoded.rows(rows).resized(length)
         for rows, length in zip(order.split(size), longest, strict=True)
     ]
     return tiles, order.argsort()
 
 
 def _forgetful(compare: Compare) -> Compare:
-    def run(visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
+    def run(visual: Encoded, text: Encoded) -> Float[Tensor, "*kinds images texts"]:
         return checkpoint(compare, visual, text, use_reentrant=False, preserve_rng_state=False)  # type: ignore[return-value]
 
     return run

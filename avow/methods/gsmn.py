@@ -18,28 +18,25 @@ score has no bounds; `squash` brings it into [-1, 1].
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
-from torch.utils.checkpoint import checkpoint
 
 from avow.blocks.attention import focus
 from avow.blocks.normalise import unit
 from avow.blocks.projection import spread
+from avow.blocks.squash import Squash, squashed
 from avow.blocks.text import TextEncoder, TextKind, build_text
+from avow.blocks.tiles import MB, in_tiles
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadFeatures, BadRecipe
 
-Squash = Literal["none", "sigmoid", "tanh"]
 Graph = Literal["dense", "sparse"]
-MB = 2**20
 _EPSILON = 1e-8
 _NARROWEST = 1e-14  # added to the square of a kernel's width
 
@@ -133,15 +130,6 @@ class TextualGraph(nn.Module):
         return self.readout(self.convolve(spread_out), present[None])
 
 
-@dataclass(frozen=True)
-class Tile:
-    """Some texts, no wider than the longest of them."""
-
-    rows: Int[Tensor, " texts"]
-    text: Encoded
-    links: Float[Tensor, "texts words words"]
-
-
 class Gsmn(Method):
     """Node matching and structure matching, of regions with words and back."""
 
@@ -159,6 +147,7 @@ class Gsmn(Method):
         faithful: bool,
         squash: Squash,
         tile_mb: int,
+        recompute: bool,
         dropout_image: float,
         dropout_head: float,
     ):
@@ -169,8 +158,9 @@ class Gsmn(Method):
         self.drop = nn.Dropout(dropout_head)
         self.visual_graph, self.textual_graph = visual_graph, textual_graph
         self.graph, self.faithful = graph, faithful
-        self.smooth, self.blocks, self.squash = smooth, blocks, squash
-        self.tile_mb = tile_mb
+        self.smooth, self.blocks = smooth, blocks
+        self.squash: Squash = squash
+        self.tile_mb, self.recompute = tile_mb, recompute
 
     def encode_visual(self, visual: Regions) -> Encoded:
         if visual.boxes is None:
@@ -191,22 +181,23 @@ class Gsmn(Method):
 
     def scores(self, visual: Encoded, text: Encoded) -> Float[Tensor, "2 images texts"]:
         """The score of the visual graphs and that of the textual graphs."""
-        assert visual.boxes is not None, "encode_visual keeps the boxes"
-        weights = self.visual_graph.weights(visual.boxes, visual.present)
-        if self.faithful:
-            weights = torch.diag_embed(weights.sum(2).mT, dim1=1, dim2=2)
-        tiles = list(self._tiles(text, *visual.present.shape))
-        if len(tiles) == 1:
-            return self._compare(visual, weights, tiles[0].text, tiles[0].links)
-        found = [self._forgetting(visual, weights, tile.text, tile.links) for tile in tiles]
-        place = torch.cat([tile.rows for tile in tiles]).argsort()
-        return torch.cat(found, -1)[..., place]
+        parts = visual.parts.shape[1] + text.parts.shape[1]
+        # what every node gathers, and its product with the node
+        size = 2 * parts * text.parts.shape[2] * text.parts.element_size()
+        return in_tiles(
+            self._compare, visual, text, size, self.tile_mb * MB, recompute=self.recompute
+        )
 
     def similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
-        score = self.score(visual, text)
-        if self.squash == "none":
-            return score
-        return score.tanh() if self.squash == "tanh" else score.sigmoid()
+        return squashed(self.score(visual, text), self.squash, largest=None)
+
+    def weights(self, visual: Encoded) -> Float[Tensor, "images regions regions kernels"]:
+        """How loudly each region hears every other, by kernel."""
+        assert visual.boxes is not None, "encode_visual keeps the boxes"
+        weights = self.visual_graph.weights(visual.boxes, visual.present)
+        if not self.faithful:
+            return weights
+        return torch.diag_embed(weights.sum(2).mT, dim1=1, dim2=2)
 
     def links(self, text: Encoded) -> Float[Tensor, "texts words words"]:
         """How much each word takes over from every other; over those, one."""
@@ -220,33 +211,7 @@ class Gsmn(Method):
             links = links / links.sum(-1, keepdim=True).clamp(min=_EPSILON)
         return torch.diag_embed((links * joined).sum(-1)) if self.faithful else links
 
-    def _tiles(self, text: Encoded, images: int, regions: int) -> Iterator[Tile]:
-        """Texts as many at a time as fit; in evaluation long ones with long ones.
-
-        In training the order stays, because asking for lengths would wait for the device.
-        """
-        words, dim = text.parts.shape[1:]
-        links, lengths = self.links(text), text.present.sum(1)
-        # what every node gathers, and its product with the node, for all images at once
-        bytes_each = 2 * images * (regions + words) * dim * text.parts.element_size()
-        size = max(1, self.tile_mb * MB // bytes_each)
-        order = torch.arange(len(lengths), device=lengths.device)
-        if size >= len(order):
-            yield Tile(order, text, links)
-            return
-        if not self.training:
-            order = lengths.argsort()
-        for rows in order.split(size):
-            wide = words if self.training else int(lengths[rows].max())
-            yield Tile(rows, text.rows(rows).resized(wide), links[rows, :wide, :wide])
-
-    def _compare(
-        self,
-        visual: Encoded,
-        weights: Float[Tensor, "images regions regions kernels"],
-        text: Encoded,
-        links: Float[Tensor, "texts words words"],
-    ) -> Float[Tensor, "2 images texts"]:
+    def _compare(self, visual: Encoded, text: Encoded) -> Float[Tensor, "2 images texts"]:
         regions, words = visual.parts, text.parts
         seen, said = visual.present[:, None], text.present[None]
         products = torch.einsum("ird,twd->itrw", regions, words)
@@ -256,15 +221,9 @@ class Gsmn(Method):
         to_regions = focus(products.mT, said, seen, self.smooth)
         gathered = torch.einsum("itwr,ird->itwd", to_regions, regions)
         by_word = block_cosine(words[None], gathered, self.blocks)
-        from_images = self.visual_graph(by_region, weights, visual.present)
-        return torch.stack([from_images, self.textual_graph(by_word, links, text.present)])
-
-    def _forgetting(self, *items: Any) -> Float[Tensor, "2 images texts"]:
-        """`_compare` that keeps nothing for the gradient, but makes it again then."""
-        found: Any = checkpoint(
-            self._compare, *items, use_reentrant=False, preserve_rng_state=False
-        )
-        return found
+        from_images = self.visual_graph(by_region, self.weights(visual), visual.present)
+        from_texts = self.textual_graph(by_word, self.links(text), text.present)
+        return torch.stack([from_images, from_texts])
 
     def pretrained_parameters(self) -> list[nn.Parameter]:
         return self.text.pretrained_parameters()
@@ -301,6 +260,7 @@ def build(
     faithful: bool = False,
     squash: Squash = "tanh",
     tile_mb: int = 1024,
+    recompute: bool = True,
     dropout_word: float = 0.0,
     dropout_image: float = 0.0,
     dropout_head: float = 0.0,
@@ -311,7 +271,8 @@ def build(
     smooth: how sharply nodes choose; published are 20 on Flickr30K and 10 on MS-COCO.
     blocks: equal stretches of channels with a cosine each; fewer where `dim` is small.
     faithful: whether a node hears only itself, as in the published system.
-    tile_mb: megabytes that what is made in between may take at once.
+    tile_mb: the most that one intermediate tensor may take. recompute: forget them, and
+    compute them again for the gradient.
     """
     if hidden % kernels:
         raise BadRecipe(
@@ -341,6 +302,7 @@ def build(
         faithful=faithful,
         squash=squash,
         tile_mb=tile_mb,
+        recompute=recompute,
         dropout_image=dropout_image,
         dropout_head=dropout_head,
     )
