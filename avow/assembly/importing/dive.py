@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from avow.assembly.importing._names import State, renamed, two_way
+from avow.assembly.importing._names import State, renamed, sizes, two_way, under
+from avow.assembly.importing._options import hinge, require
 from avow.assembly.importing._translated import Translated
-from avow.core.errors import WrongCheckpoint
 
 HEADS = 4  # fixed in the published system
 WANTED = {
@@ -57,22 +57,12 @@ TEXT = {
 
 
 def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
-    for key, value in WANTED.items():
-        if options.get(key, value) != value:
-            raise WrongCheckpoint(
-                f"The checkpoint was trained with {key} = {options[key]!r}. Expected "
-                f"{value!r}. Import a checkpoint trained with that."
-            )
-    view = _view(published["model"])
-    dim, visual_dim = view["visual.straight.weight"].shape
-    vocabulary, word_dim = view["text.words.weight"].shape
+    require(options, WANTED)
+    state = published["model"]
+    view = _view(state)
     method = {
         "name": "dive",
-        "visual_dim": visual_dim,
-        "vocabulary": vocabulary,
-        "dim": dim,
-        "word_dim": word_dim,
-        "text": "gru",
+        **sizes(under(state, "img_enc."), under(state, "txt_enc.")),
         "slots": len(view["visual_slots.slots"]),
         "looks": int(options.get("spm_depth", 4)),
         "heads": HEADS,
@@ -81,14 +71,7 @@ def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
         "apart_weight": float(options.get("unif_weight", 0.01)),
         "faithful": True,
     }
-    loss = {
-        "name": "hinge",
-        "margin": float(options.get("margin", 0.2)),
-        "hardest": bool(options.get("max_violation", True)),
-        "warm_up": 0,
-        "reduce": "mean",
-    }
-    return Translated(method, loss, [view])
+    return Translated(method, {**hinge(options), "reduce": "mean"}, [view])
 
 
 def _view(state: State) -> dict[str, Tensor]:
@@ -98,4 +81,4 @@ def _view(state: State) -> dict[str, Tensor]:
         names |= {block + old: f"{ours}.{new}" for old, new in BLOCK.items()}
         # the layers of later looks are the first ones under other names
         unused += [f"{block}layers.{look}." for look in range(1, 100)]
-    return two_way("text.gru.", renamed(state, names, "model", tuple(unused)))
+    return two_way(renamed(state, names, "model", tuple(unused)))

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from avow.assembly.importing._names import State, renamed, two_way
+from avow.assembly.importing._names import TEXT, State, renamed, sizes, two_way
+from avow.assembly.importing._options import hinge
 from avow.assembly.importing._translated import Translated
 
-IMAGE = {"fc.": "project."}
-TEXT = {"embed.": "text.words.", "rnn.": "text.gru."}
 READOUT = {
     "out_1.bias": "readout.bend.bias",
     "out_1.weight_g": "readout.bend.parametrizations.weight.original0",
@@ -32,20 +31,14 @@ KERNELS = {
 
 def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
     image, text, visual_graph, textual_graph = published["model"]
-    view = renamed(image, IMAGE, "image encoder")
-    view |= two_way("text.gru.", renamed(text, TEXT, "text encoder"))
+    view = renamed(image, {"fc.": "project."}, "img_enc")
+    view |= two_way(renamed(text, TEXT, "txt_enc"))
     view |= _graph("visual_graph", visual_graph, "graph_convolution_1.")
     view |= _graph("textual_graph", textual_graph, "graph_convolution_3.")
-    dim, visual_dim = view["project.weight"].shape
-    vocabulary, word_dim = view["text.words.weight"].shape
     hidden, blocks = view["visual_graph.convolve.weight"].shape
     method = {
         "name": "gsmn",
-        "visual_dim": visual_dim,
-        "vocabulary": vocabulary,
-        "dim": dim,
-        "word_dim": word_dim,
-        "text": "gru",
+        **sizes(image, text),
         "graph": "sparse" if options.get("is_sparse") else "dense",
         "smooth": float(options.get("lambda_softmax", 20.0)),
         "blocks": blocks,
@@ -53,13 +46,7 @@ def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
         "kernels": len(view["visual_graph.distance"]),
         "faithful": True,
     }
-    loss = {
-        "name": "hinge",
-        "margin": float(options.get("margin", 0.2)),
-        "hardest": bool(options.get("max_violation", True)),
-        "warm_up": 0,
-    }
-    return Translated(method, loss, [view])
+    return Translated(method, hinge(options), [view])
 
 
 def _graph(side: str, state: State, convolution: str) -> dict[str, Tensor]:
@@ -78,5 +65,5 @@ def _graph(side: str, state: State, convolution: str) -> dict[str, Tensor]:
         ]
         if found:
             out[f"{side}.convolve.{kind}"] = torch.cat(found)
-    rest = renamed(state, READOUT, side, unused=(convolution,))
-    return out | {f"{side}.{name}": tensor for name, tensor in rest.items()}
+    names = {old: f"{side}.{new}" for old, new in READOUT.items()}
+    return out | renamed(state, names, side, unused=(convolution,))

@@ -8,7 +8,9 @@ by mean), VSE_infty, SAF or SGR, with _glove or _bert after it for other text en
 from typing import Any
 
 from avow.assembly import importing
-from avow.assembly.importing._joint import joint_view, refuse_lengths, sizes
+from avow.assembly.importing._joint import joint_view
+from avow.assembly.importing._names import sizes
+from avow.assembly.importing._options import refuse_lengths
 from avow.assembly.importing._translated import Translated
 from avow.core import folder
 from avow.core.errors import WrongCheckpoint
@@ -32,7 +34,7 @@ def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
     if kind in LOCAL:
         return _local(kind, models, options, loss)
     learnt = kind == "VSE_infty"
-    method = {"name": VECTORS[kind], **sizes(models[0])}
+    method = {"name": VECTORS[kind], **sizes(*models[0])}
     return Translated(method, loss, [joint_view(parts, learnt) for parts in models])
 
 

@@ -7,7 +7,9 @@ convolutional network inside (its grid features) take pixels and are not importe
 
 from typing import Any
 
-from avow.assembly.importing._joint import joint_view, refuse_lengths, sizes
+from avow.assembly.importing._joint import joint_view
+from avow.assembly.importing._names import sizes
+from avow.assembly.importing._options import refuse_lengths
 from avow.assembly.importing._translated import Translated
 from avow.core.errors import WrongCheckpoint
 
@@ -21,7 +23,7 @@ def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
             "those."
         )
     parts = published["model"]
-    method = {"name": "vse_infty", **sizes(parts)}
+    method = {"name": "vse_infty", **sizes(*parts)}
     # whatever `max_violation` says: after the warm-up the hardest negative is used
     loss = {
         "name": "hinge",

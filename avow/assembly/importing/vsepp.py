@@ -7,14 +7,8 @@ convolutional network inside take pixels and are not imported.
 
 from typing import Any
 
-from avow.assembly.importing._joint import (
-    IMAGE,
-    TEXT,
-    refuse_lengths,
-    renamed,
-    sizes,
-    two_way,
-)
+from avow.assembly.importing._names import TEXT, renamed, sizes, two_way
+from avow.assembly.importing._options import hinge, refuse_lengths
 from avow.assembly.importing._translated import Translated
 from avow.core.errors import WrongCheckpoint
 
@@ -38,13 +32,8 @@ def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
         "bend": False,
         "text_way": "ahead",
         "text_pool": "last",
-        **sizes((image, text)),
+        **sizes(image, text),
     }
-    loss = {
-        "name": "hinge",
-        "margin": float(options.get("margin", 0.2)),
-        "hardest": bool(options.get("max_violation", False)),
-        "warm_up": 0,
-    }
-    view = renamed(image, IMAGE, (), "img_enc") | renamed(text, TEXT, (), "txt_enc")
-    return Translated(method, loss, [{two_way(name): view[name] for name in view}])
+    view = renamed(image, {"fc.": "visual.straight."}, "img_enc")
+    view = two_way(view | renamed(text, TEXT, "txt_enc"))
+    return Translated(method, hinge(options, hardest=False), [view])

@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from avow.assembly.importing._names import State, renamed
+from avow.assembly.importing._names import TEXT, State, renamed, sizes, two_way
+from avow.assembly.importing._options import hinge
 from avow.assembly.importing._translated import Translated
 
 IMAGE = {"fc.": "project.", "img_rnn.": "gather.ahead.", "bn.": "norm."}
 BLOCK = {"theta.": "query.", "phi.": "key.", "g.": "value.", "W.0.": "mix.", "W.1.": "norm."}
-TEXT = {"embed.": "text.words.", "rnn.": "text.gru.ahead."}
 CAPTIONER = {
     "encoder.vid2hid.": "narrow.",
     "encoder.rnn.": "read.",
@@ -26,13 +26,12 @@ CAPTIONER = {
 
 def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
     image, text = published["model"]
-    view = _image(image) | renamed(text, TEXT, "text encoder")
+    view = _image(image) | two_way(renamed(text, TEXT, "txt_enc"))
     captions = published.get("caption_model")
     method = {
         "name": "vsrn",
-        **_sizes(image, text),
+        **sizes(image, text),
         "variant": "f30k" if "bn.weight" in image else "coco",
-        "text": "gru",
         "caption_weight": 1.0 if captions else 0.0,
     }
     if captions:
@@ -41,24 +40,7 @@ def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
         method["caption_dim"] = dim // 3
         method["caption_word_dim"] = width - dim // 3
         method["dropout_caption"] = float(options.get("input_dropout_p", 0.2))
-    loss = {
-        "name": "hinge",
-        "margin": float(options.get("margin", 0.2)),
-        "hardest": bool(options.get("max_violation", True)),
-        "warm_up": 0,
-    }
-    return Translated(method, loss, [view])
-
-
-def _sizes(image: State, text: State) -> dict[str, int]:
-    dim, visual_dim = image["fc.weight"].shape
-    vocabulary, word_dim = text["embed.weight"].shape
-    return {
-        "visual_dim": visual_dim,
-        "vocabulary": vocabulary,
-        "dim": dim,
-        "word_dim": word_dim,
-    }
+    return Translated(method, hinge(options), [view])
 
 
 def _image(state: State) -> dict[str, Tensor]:
@@ -67,7 +49,7 @@ def _image(state: State) -> dict[str, Tensor]:
         for number in range(4)
         for old, new in BLOCK.items()
     }
-    out = renamed(state, IMAGE | blocks, "image encoder")
+    out = renamed(state, IMAGE | blocks, "img_enc")
     # a convolution of width 1 is a linear map; ours does not count its batches
     return {
         name: tensor.squeeze(-1) if tensor.ndim == 3 else tensor
