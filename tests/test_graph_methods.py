@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from samples import SIZES, regions, tokens
 from torch.nn.functional import batch_norm, layer_norm
@@ -273,6 +273,7 @@ def read_out(graph: torch.nn.Module, nodes: torch.Tensor) -> torch.Tensor:
 @given(
     small, counts, st.integers(0, 1000), st.booleans(), st.booleans(), st.sampled_from([0, 64])
 )
+@example([2, 4], [25, 1, 5], 0, True, False, 0)
 def test_gsmn_equals_a_loop_over_pairs(images, texts, seed, edges, faithful, tile_mb):
     torch.manual_seed(seed)
     graph = "sparse" if edges else "dense"

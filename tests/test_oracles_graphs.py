@@ -133,6 +133,16 @@ def test_vsrn(oracles, name):
     assert not out.left
 
 
+@pytest.mark.parametrize("name", ["vsrn_f30k_precomp_small", "vsrn_coco_precomp_small"])
+def test_where_the_captioner_looks(oracles, name):
+    """Untrained, it looks almost everywhere alike; only many digits show where."""
+    view = view_of(oracles, name, vsrn_import).double()
+    batch = training_batch(oracles)
+    visual = replace(batch.visual, features=batch.visual.features.double())
+    told = view.regulariser(*compared(view, replace(batch, visual=visual)))
+    close(told, Recorded(oracles, name)["train_log_Le_caption"], 1e-7)
+
+
 # --- GSMN ---------------------------------------------------------------------------------
 
 

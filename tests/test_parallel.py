@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate import Accelerator
-from parallel_gradients import gradient
+from parallel_gradients import METHODS, gradient
 from samples import small_recipe, write_precomp
 from test_training import as_toml, final_weights
 
@@ -42,10 +42,11 @@ def load(path: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.slow
-def test_gathered_gradients_equal_those_of_one_process(tmp_path):
+@pytest.mark.parametrize("method", METHODS)
+def test_gathered_gradients_equal_those_of_one_process(tmp_path, method):
     """K is the global batch: both processes hold the gradient of all six pairs."""
-    torchrun(str(TESTS / "parallel_gradients.py"), str(tmp_path), "gather")
-    expected = gradient(Accelerator(cpu=True), gather=False)
+    torchrun(str(TESTS / "parallel_gradients.py"), str(tmp_path), "gather", method)
+    expected = gradient(Accelerator(cpu=True), gather=False, method=method)
     for rank in (0, 1):
         found = load(tmp_path / f"gather-{rank}.pt")
         assert found.keys() == expected.keys()

@@ -53,7 +53,7 @@ class Captioner(nn.Module):
             states.append(state)
         if not states:
             return regions.new_zeros(())
-        guesses = self.say(torch.stack(states, 1)).float()
+        guesses = self.say(torch.stack(states, 1))
         surprise = cross_entropy(guesses.mT, text.ids[:, 1:], reduction="none")
         return (surprise * text.present[:, 1:]).sum() / len(text.ids)
 

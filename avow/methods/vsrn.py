@@ -61,10 +61,10 @@ class PartNorm(nn.Module):
     def forward(
         self, parts: Float[Tensor, "items parts dim"], present: Bool[Tensor, "items parts"]
     ) -> Float[Tensor, "items parts dim"]:
-        parts = parts.float()
+        parts = parts.to(self.weight.dtype)  # statistics keep full precision
         mean, var = self.running_mean, self.running_var
         if self.training:
-            mean, var = self._measure(parts, present[..., None].float())
+            mean, var = self._measure(parts, present[..., None].to(parts.dtype))
         return (parts - mean) * (var + self.eps).rsqrt() * self.weight + self.bias
 
     def _measure(
