@@ -12,6 +12,8 @@ SIZES = {"visual_dim": 12, "vocabulary": 30, "dim": 8, "word_dim": 6}
 SMALLER = {
     "dive": {"heads": 2, "head_dim": 8},
     "gsmn": {"dim": 64, "smooth": 4.0},
+    "saf": {"similarity_dim": 32, "dropout_word": 0.0, "dropout_head": 0.0},
+    "sgr": {"similarity_dim": 32, "dropout_word": 0.0, "dropout_head": 0.0},
     "vsrn": {"caption_dim": 16, "caption_word_dim": 8},
 }
 """Settings with which a method learns the small recipe in a minute."""

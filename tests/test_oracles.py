@@ -135,8 +135,8 @@ def test_tcl_training_steps(oracles, name):
     check_views(views, oracles, out, "after2", limits["after"])
 
 
-def learner_of(views, loss) -> Learner:
-    settings = Training(precision="fp32")
+def learner_of(views, loss, settings: Training | None = None) -> Learner:
+    settings = settings or Training(precision="fp32")
     optimiser = build_optimiser(views, settings)
     return Learner(Accelerator(cpu=True), Comparison(views), views, loss, optimiser, settings)
 

@@ -41,16 +41,25 @@ def run_recipe(
     return loop.train(model, course, run, resume=resume, progress=False, device=device)
 
 
+# The toy has many pairs alike. GSMN's score collapses where a batch has many of them, and a
+# network of similarity vectors does not learn from the hardest negative, which is one of them.
+ADAPTED = {
+    "dive": {"train": {"epochs": 5}},
+    "gsmn": {"train": {"epochs": 8, "batch": 12}},
+    "saf": {"hinge": {"warm_up": 20}, "train": {"epochs": 8}},
+    "sgr": {"hinge": {"warm_up": 20}, "train": {"epochs": 8}},
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", folder.names(losses))
 @pytest.mark.parametrize("method", folder.names(methods))
 def test_every_loss_teaches_every_method(data, tmp_path, loss, method):
-    epochs = {"gsmn": 8, "dive": 5}.get(method, 12)
-    content = small_recipe(data, epochs=epochs, words_changed=0.0, regions_changed=0.0)
-    if method == "gsmn":  # whose score collapses where a batch has many equal pairs
-        content["train"]["batch"] = 12
-    content["loss"] = {"name": loss}
+    content = small_recipe(data, epochs=12, words_changed=0.0, regions_changed=0.0)
+    adapted = ADAPTED.get(method, {})
+    content["loss"] = {"name": loss, **adapted.get(loss, {})}
     content["method"] |= {"name": method, **SMALLER.get(method, {})}
+    content["train"] |= adapted.get("train", {})
     reached = run_recipe(content, tmp_path / "run")
     found = judge_run(tmp_path / "run", "test", "", None, Blocks(), "cpu", draws=0)
     assert found.best.recall.rsum > 300  # chance is 118: 4 % at 1, 21 % at 5, 42 % at 10

@@ -20,7 +20,8 @@ def spread(layer: nn.Linear) -> nn.Linear:
     """Start a layer as the SCAN family does: uniform by fan-in and fan-out, no bias."""
     reach = math.sqrt(6.0 / (layer.in_features + layer.out_features))
     nn.init.uniform_(layer.weight, -reach, reach)
-    nn.init.zeros_(layer.bias)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
     return layer
 
 
