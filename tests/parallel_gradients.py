@@ -12,28 +12,32 @@ from avow.core import folder
 from avow.core.contracts import Lesson, Regions, Tokens
 from avow.training.compare import Comparison
 
+# batch statistics belong to each process alone, so the branch that has them stays out
+METHODS = {"vse_infty": {"bend": False}, "gsmn": {"graph": "sparse"}}
 COUNTS = ([5, 3, 1, 4, 2, 5], [7, 4, 2, 6, 3, 5])
 
 
 def main() -> None:
     where, gather = Path(sys.argv[1]), sys.argv[2] == "gather"
     accelerator = Accelerator(cpu=True)
-    gradients = gradient(accelerator, gather)
+    gradients = gradient(accelerator, gather, *sys.argv[3:])
     torch.save(gradients, where / f"{sys.argv[2]}-{accelerator.process_index}.pt")
 
 
-def gradient(accelerator: Accelerator, gather: bool) -> dict[str, torch.Tensor]:
+def gradient(
+    accelerator: Accelerator, gather: bool, method: str = "vse_infty"
+) -> dict[str, torch.Tensor]:
     """Of the first TCL value plus one agreement value, on this process's share."""
     rank, world = accelerator.process_index, accelerator.num_processes
     torch.manual_seed(0)
-    # batch statistics belong to each process alone, so the branch that has them stays out
-    views = [folder.build(methods, "vse_infty", **SIZES, bend=False) for _ in range(2)]
+    views = [folder.build(methods, method, **SIZES, **METHODS[method]) for _ in range(2)]
     comparison = accelerator.prepare(Comparison(views, gather))
     visual, text = regions(COUNTS[0]), tokens(COUNTS[1])
+    edges = torch.rand(*text.ids.shape, 7, generator=torch.Generator().manual_seed(2)) < 0.3
     mine = slice(rank * 6 // world, (rank + 1) * 6 // world)
     longest = max(COUNTS[1][mine])  # processes may well have captions of different width
-    part = Regions(visual.features[mine], visual.present[mine])
-    words = Tokens(text.ids[mine, :longest], text.present[mine, :longest])
+    part = Regions(visual.features[mine], visual.present[mine], visual.boxes[mine])
+    words = Tokens(text.ids[mine], text.present[mine], edges[mine]).resized(longest)
     size = 6 if gather else 6 // world
     loss = folder.build(losses, "tcl", agreement_steps=1, agree_from=0)
     lesson = Lesson.paired(size, epoch=1, views=2)

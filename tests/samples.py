@@ -9,6 +9,14 @@ import torch
 from avow.core.contracts import Regions, Tokens
 
 SIZES = {"visual_dim": 12, "vocabulary": 30, "dim": 8, "word_dim": 6}
+SMALLER = {
+    "dive": {"heads": 2, "head_dim": 8},
+    "gsmn": {"dim": 64, "smooth": 4.0},
+    "saf": {"similarity_dim": 32, "dropout_word": 0.0, "dropout_head": 0.0},
+    "sgr": {"similarity_dim": 32, "dropout_word": 0.0, "dropout_head": 0.0},
+    "vsrn": {"caption_dim": 16, "caption_word_dim": 8},
+}
+"""Settings with which a method learns the small recipe in a minute."""
 
 
 def regions(counts: list[int], parts: int = 5, dim: int = 12, seed: int = 0) -> Regions:
@@ -37,6 +45,8 @@ def write_precomp(root: Path, images: int = 48, dim: int = 12, parts: int = 4) -
         kind = np.arange(count) % len(kinds)
         noise = rng.standard_normal((count, parts, dim)).astype(np.float32)
         np.save(root / f"{split}_ims.npy", kinds[kind][:, None] + 0.2 * noise)
+        corners = rng.random((count, parts, 2, 2)).astype(np.float32)
+        np.save(root / f"{split}_boxes.npy", np.sort(corners, 2).reshape(count, parts, 4))
         frames = (
             "a {} {} runs",
             "the {} {}",

@@ -9,8 +9,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from avow.blocks.attention import FocusNorm, focus
 from avow.blocks.normalise import unit
-from avow.blocks.pooling import LearntPool, MaxPool, MeanPool
-from avow.blocks.recurrent import TwoWayGru
+from avow.blocks.pooling import LastPool, LearntPool, MaxPool, MeanPool
+from avow.blocks.recurrent import OneWayGru, TwoWayGru
 
 counts = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
@@ -36,6 +36,9 @@ def test_two_way_gru_equals_a_packed_bidirectional_one(lengths, seed):
     states, _ = pad_packed_sequence(states, batch_first=True)
     expected = (states[..., :4] + states[..., 4:]) / 2
     torch.testing.assert_close(ours(steps, present(lengths)), expected)
+    ahead = OneWayGru(3, 4)
+    ahead.ahead = ours.ahead
+    torch.testing.assert_close(ahead(steps, present(lengths)), states[..., :4])
 
 
 @settings(deadline=None)
@@ -54,6 +57,7 @@ def test_pools_equal_a_plain_loop(lengths, seed):
         )
         torch.testing.assert_close(MeanPool()(parts, inside)[place], mean)
         torch.testing.assert_close(MaxPool()(parts, inside)[place], most)
+        torch.testing.assert_close(LastPool()(parts, inside)[place], own[-1])
         torch.testing.assert_close(learnt(parts, inside)[place], weighted, rtol=1e-4, atol=1e-5)
 
 
@@ -77,7 +81,7 @@ def test_absent_parts_do_not_have_to_be_last():
     gaps = torch.tensor([[True, False, True, False, True]])
     packed = parts[:, [0, 2, 4]]
     whole = torch.ones(1, 3, dtype=torch.bool)
-    for pool in (MeanPool(), MaxPool(), LearntPool()):
+    for pool in (MeanPool(), MaxPool(), LastPool(), LearntPool()):
         torch.testing.assert_close(pool(parts, gaps), pool(packed, whole))
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -637,6 +638,41 @@ def test_brought_features_are_read_by_row(tmp_path):
     np.testing.assert_array_equal(rows.rows(np.array([2, 1])), array[[2, 0]])
     assert rows.rows_of(["c", "none"]).tolist() == [2, -1]
     assert len(pickle.dumps(rows)) < 2_000
+
+
+def test_brought_boxes_are_read_by_row(tmp_path):
+    split = brought(tmp_path / "test_ims.npy", np.zeros((3, 36, 8), np.float32))
+    assert NpyRows(split).boxes(np.array([1])) is None
+    boxes = np.random.default_rng(0).random((3, 36, 4))
+    np.save(tmp_path / "test_boxes.npy", boxes)
+    rows = NpyRows(replace(split, boxes=tmp_path / "test_boxes.npy"))
+    found = rows.boxes(np.array([2, 1]))
+    np.testing.assert_array_equal(found, boxes[[2, 0]].astype(np.float32))
+    assert len(pickle.dumps(rows)) < 2_000
+
+
+def test_brought_boxes_of_another_shape(tmp_path):
+    file = tmp_path / "test_boxes.npy"
+    split = brought(tmp_path / "test_ims.npy", np.zeros((3, 36, 8), np.float32))
+    np.save(file, np.zeros((3, 35, 4), np.float32))
+    with pytest.raises(BadFeatures) as caught:
+        NpyRows(replace(split, boxes=file))
+    assert str(caught.value) == (
+        f"The boxes {str(file)!r} have the shape (3, 35, 4). Expected (3, 36, 4): four "
+        "numbers for every region of the features. Save them again as such an array."
+    )
+
+
+def test_brought_boxes_in_pixels(tmp_path):
+    file = tmp_path / "test_boxes.npy"
+    split = brought(tmp_path / "test_ims.npy", np.zeros((3, 2, 8), np.float32))
+    np.save(file, np.full((3, 2, 4), 480, np.float32))
+    with pytest.raises(BadFeatures) as caught:
+        NpyRows(replace(split, boxes=file)).boxes(np.arange(2))
+    assert str(caught.value) == (
+        f"The boxes {str(file)!r} hold numbers from 480 to 480. Expected 0 to 1, the width "
+        "and the height of the image. Divide pixels by them."
+    )
 
 
 def test_brought_features_of_other_dimensions(tmp_path):

@@ -29,14 +29,19 @@ def test_recorded_equals_launched(name):
             tokens(counts, seed=seed).to("cuda"),
         )
         buffers = [buffer.clone() for buffer in comparison.buffers()]
-        expected, _ = comparison(visual, text)
-        wanted = torch.autograd.grad(sum(s.square().sum() for s in expected), parameters)
+        expected, extra = comparison(visual, text)
+        wanted = torch.autograd.grad(_value(expected, extra), parameters)
         for buffer, before in zip(comparison.buffers(), buffers, strict=True):
             buffer.copy_(before)
-        found, _ = recorded(visual, text)
-        given = torch.autograd.grad(sum(s.square().sum() for s in found), parameters)
-        for one, other in zip([*expected, *wanted], [*found, *given], strict=True):
+        found, added = recorded(visual, text)
+        given = torch.autograd.grad(_value(found, added), parameters)
+        ours, theirs = [*expected, extra, *wanted], [*found, added, *given]
+        for one, other in zip(ours, theirs, strict=True):
             torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4)
+
+
+def _value(scores: list[torch.Tensor], extra: torch.Tensor) -> torch.Tensor:
+    return sum((score.square().sum() for score in scores), extra)
 
 
 def test_shapes_share_recordings():

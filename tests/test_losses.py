@@ -69,6 +69,34 @@ def test_hinge_equals_a_plain_loop():
     assert float(values(loss, scores, epoch=1)[0]) == pytest.approx(hardest, rel=1e-5)
 
 
+def test_hinge_may_be_the_mean_over_the_batch():
+    torch.manual_seed(0)
+    scores = torch.rand(5, 5) * 2 - 1
+    whole, mean = (folder.build(losses, "hinge", reduce=kind) for kind in ("sum", "mean"))
+    for epoch in (0, 1):
+        torch.testing.assert_close(
+            values(mean, scores, epoch)[0], values(whole, scores, epoch)[0] / 5
+        )
+
+
+@pytest.mark.parametrize("near", [0.0, 0.1, 0.5, 3.0])
+def test_selhn_equals_a_plain_loop(near):
+    torch.manual_seed(0)
+    scores = torch.rand(6, 6) * 2 - 1
+    match = torch.eye(6, dtype=torch.bool)
+    match[0, 1] = match[1, 0] = True  # one image with two texts
+    total = 0.0
+    for table, right in ((scores, match), (scores.T, match.T)):
+        for row, own in zip(table.tolist(), right.tolist(), strict=True):
+            positive = min(s for s, mine in zip(row, own, strict=True) if mine)
+            negatives = [s for s, mine in zip(row, own, strict=True) if not mine]
+            costs = [max(0.0, 0.2 + s - positive) for s in negatives]
+            undecided = abs(positive - max(negatives)) < near
+            total += sum(costs) / len(costs) if undecided else max(costs)
+    (found,) = values(folder.build(losses, "selhn", near=near), scores, match=match)
+    assert float(found) == pytest.approx(total / 6 / 2, rel=1e-5)
+
+
 def test_tcl_takes_agreement_steps_from_its_epoch_on():
     scores = torch.rand(4, 4)
     assert len(values(folder.build(losses, "tcl"), scores, epoch=0)) == 1

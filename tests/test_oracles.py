@@ -11,12 +11,13 @@ import pytest
 import torch
 from accelerate import Accelerator
 
+from avow.assembly.importing._checkpoint import read_checkpoint
+from avow.assembly.published import fit, translate
 from avow.assembly.recipe import Training
 from avow.core.contracts import Lesson, Regions, Tokens
 from avow.core.opinion import Opinion, dirichlet_risk, disagreement, kl_to_uniform
 from avow.data._open import data_home
 from avow.losses import hinge, tcl
-from avow.methods import vse_infty, vsepp
 from avow.metrics.recall import ranks, summarise
 from avow.training.batches import Batch
 from avow.training.compare import Comparison
@@ -24,15 +25,6 @@ from avow.training.loop import Learner
 from avow.training.optim import build_optimiser
 
 pytestmark = pytest.mark.data
-SIZES = {"visual_dim": 64, "vocabulary": 120, "dim": 32, "word_dim": 20}
-RENAMED = {
-    "fc": "visual.straight",
-    "mlp.layers.0": "visual.bend.narrow",
-    "mlp.bns.0": "visual.bend.norm",
-    "mlp.layers.1": "visual.bend.widen",
-    "embed": "text.words",
-    "rnn": "text.gru",
-}
 
 
 @pytest.fixture
@@ -58,45 +50,19 @@ def tokens(ids: np.ndarray, lengths: np.ndarray) -> Tokens:
     return Tokens(torch.from_numpy(ids[:, :longest].astype(np.int64)), present)
 
 
-def renamed(parts: list[dict[str, torch.Tensor]], learnt: bool) -> dict[str, torch.Tensor]:
-    """The published names in ours; `mlp.bns.1` is never used there and is left out."""
-    out = {}
-    for side, part in zip(("visual", "text"), parts, strict=True):
-        for name, tensor in part.items():
-            if name.startswith("mlp.bns.1"):
-                continue
-            if name.startswith("gpool"):
-                if learnt:
-                    tail = name.removeprefix("gpool.").replace("linear", "weigh")
-                    out[two_way(f"{side}_pool.{tail}")] = tensor
-                continue
-            old = next(key for key in RENAMED if name.startswith(key + "."))
-            out[two_way(RENAMED[old] + name.removeprefix(old))] = tensor
-    return out
-
-
-def two_way(name: str) -> str:
-    """The two directions of a GRU are two modules here."""
-    if name.endswith("_reverse"):
-        return name.removesuffix("_reverse").replace("gru.", "gru.back.")
-    return name.replace("gru.", "gru.ahead.")
-
-
 def close(found: torch.Tensor, expected: np.ndarray, tolerance: float, name: str = ""):
     expected = torch.from_numpy(np.asarray(expected, np.float64))
     error = (found.detach().double().reshape(expected.shape) - expected).abs().max()
     assert error <= tolerance * expected.abs().max(), f"{name}: {error}"
 
 
-SYSTEMS = [("tcl_VSE_infty_small", vse_infty, True), ("tcl_VSE_small", vsepp, False)]
+SYSTEMS = ["tcl_VSE_infty_small", "tcl_VSE_small"]
 
 
-def views_of(folder: Path, name: str, module, learnt: bool):
-    state = torch.load(folder / f"{name}_weights.pt", weights_only=True)
-    views = [module.build(**SIZES) for _ in state["models"]]
-    for view, parts in zip(views, state["models"], strict=True):
-        view.load_state_dict(renamed(parts, learnt))
-    return views
+def views_of(folder: Path, name: str, system: str):
+    """The networks of a recorded checkpoint, as `avow import` brings them in."""
+    published = read_checkpoint(folder / f"{name}_weights.pt")
+    return fit(system, translate(system, published), published.options).views
 
 
 def check_views(views, folder, out, prefix: str, tolerance: float):
@@ -119,11 +85,11 @@ def check_views(views, folder, out, prefix: str, tolerance: float):
             close(value, out[label], tolerance, label)
 
 
-@pytest.mark.parametrize(("name", "module", "learnt"), SYSTEMS)
-def test_tcl_views_and_losses(oracles, name, module, learnt):
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_tcl_views_and_losses(oracles, name):
     limits = json.loads((oracles / "tolerance.json").read_text())[name]
     out = np.load(oracles / f"{name}_out.npz")
-    views = views_of(oracles, name, module, learnt)
+    views = views_of(oracles, name, "tcl")
     check_views(views, oracles, out, "init", limits["start"])
 
     batch = training_batch(oracles)
@@ -155,12 +121,12 @@ def training_batch(folder: Path, epoch: int = 0) -> Batch:
     return Batch(visual, text, Lesson.paired(len(images), epoch, epoch, views=2))
 
 
-@pytest.mark.parametrize(("name", "module", "learnt"), SYSTEMS)
-def test_tcl_training_steps(oracles, name, module, learnt):
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_tcl_training_steps(oracles, name):
     """Epoch 0, then epoch 1 with its three agreement steps, end at the same scores."""
     limits = json.loads((oracles / "tolerance.json").read_text())[name]
     out = np.load(oracles / f"{name}_out.npz")
-    views = views_of(oracles, name, module, learnt)
+    views = views_of(oracles, name, "tcl")
     learner = learner_of(views, tcl.build())
     for epoch in (0, 1):
         value = learner.learn(training_batch(oracles, epoch))
@@ -169,8 +135,8 @@ def test_tcl_training_steps(oracles, name, module, learnt):
     check_views(views, oracles, out, "after2", limits["after"])
 
 
-def learner_of(views, loss) -> Learner:
-    settings = Training(precision="fp32")
+def learner_of(views, loss, settings: Training | None = None) -> Learner:
+    settings = settings or Training(precision="fp32")
     optimiser = build_optimiser(views, settings)
     return Learner(Accelerator(cpu=True), Comparison(views), views, loss, optimiser, settings)
 
@@ -178,9 +144,7 @@ def learner_of(views, loss) -> Learner:
 def test_vse_infinity_and_its_hinge(oracles):
     limits = json.loads((oracles / "tolerance.json").read_text())["vseinfty_bigru_small"]
     out = np.load(oracles / "vseinfty_bigru_small_out.npz")
-    state = torch.load(oracles / "vseinfty_bigru_small_weights.pt", weights_only=True)
-    view = vse_infty.build(**SIZES)
-    view.load_state_dict(renamed(state["model"], True))
+    (view,) = views_of(oracles, "vseinfty_bigru_small", "vse_infty")
     learner = learner_of([view], hinge.build())
     regions, text, _ = inputs(oracles)
 

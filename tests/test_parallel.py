@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate import Accelerator
-from parallel_gradients import gradient
+from parallel_gradients import METHODS, gradient
 from samples import small_recipe, write_precomp
 from test_training import as_toml, final_weights
 
@@ -42,10 +42,11 @@ def load(path: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.slow
-def test_gathered_gradients_equal_those_of_one_process(tmp_path):
+@pytest.mark.parametrize("method", METHODS)
+def test_gathered_gradients_equal_those_of_one_process(tmp_path, method):
     """K is the global batch: both processes hold the gradient of all six pairs."""
-    torchrun(str(TESTS / "parallel_gradients.py"), str(tmp_path), "gather")
-    expected = gradient(Accelerator(cpu=True), gather=False)
+    torchrun(str(TESTS / "parallel_gradients.py"), str(tmp_path), "gather", method)
+    expected = gradient(Accelerator(cpu=True), gather=False, method=method)
     for rank in (0, 1):
         found = load(tmp_path / f"gather-{rank}.pt")
         assert found.keys() == expected.keys()
@@ -77,3 +78,18 @@ def test_a_run_on_two_processes(tmp_path, gather):
     lines = (out / "log.jsonl").read_text().splitlines()
     assert [json.loads(line)["batches"] for line in lines] == [10, 10]
     assert Model.from_pretrained(out).views and final_weights(out)
+
+
+@pytest.mark.slow
+def test_what_a_method_adds_itself_on_two_processes(tmp_path):
+    """VSRN's captioner learns from the first step of a batch alone; TCL takes four."""
+    data = write_precomp(tmp_path / "toy_precomp")
+    content = small_recipe(data, epochs=2, batch=12, words_changed=0.0)
+    content["method"] = {"name": "vsrn", "dim": 16, "word_dim": 8, "caption_dim": 8}
+    toml = tmp_path / "toy.toml"
+    toml.write_text(as_toml(content))
+    out = tmp_path / "run"
+    torchrun("-m", "avow", "train", str(toml), "--out", str(out), "--device", "cpu")
+    lines = (out / "log.jsonl").read_text().splitlines()
+    losses = [json.loads(line)["loss"] for line in lines]
+    assert losses[1] < losses[0]

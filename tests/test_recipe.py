@@ -22,8 +22,8 @@ def test_every_header_says_command_and_result(name):
     assert any(word in text for word in ("rSum", "Nothing is claimed", "Paper"))
 
 
-def test_there_is_a_recipe_for_every_pool_and_loss_on_flickr8k():
-    for method in ("vsepp", "tcvse", "vse_infty"):
+def test_there_is_a_recipe_for_every_method_and_loss_on_flickr8k():
+    for method in ("vsepp", "tcvse", "vse_infty", "vsrn", "gsmn_dense", "dive"):
         for loss in ("hinge", "tcl"):
             assert f"flickr8k/{method}_{loss}" in names()
 
@@ -119,5 +119,5 @@ def test_a_part_without_a_name():
 
 def test_unknown_method_and_loss():
     assert message(UnknownName, "flickr8k/vse_infty_tcl", loss="tlc") == (
-        "There is no 'tlc' in losses. Did you mean 'tcl'? There are: hinge, tcl."
+        "There is no 'tlc' in losses. Did you mean 'tcl'? There are: hinge, selhn, tcl."
     )

@@ -104,8 +104,7 @@ def encode_table(
         (table.tokens(order[part]) for part in batches(len(order), block)),
         device,
     )
-    place = order.argsort()
-    return Encoded(encoded.parts[place], encoded.present[place])
+    return encoded.rows(order.argsort())
 
 
 def evaluate(

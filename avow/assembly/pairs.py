@@ -22,6 +22,7 @@ class FeaturedSplit:
     captions: tuple[str, ...]
     image_of: Int[np.ndarray, " captions"]
     boxes: Float[np.ndarray, "parts 4"] | None
+    """Where the parts lie, where it is the same in every image."""
 
     @classmethod
     def join(
@@ -79,7 +80,17 @@ class FeaturedSplit:
         """Some images as a method takes them, on the host."""
         features = self.features(images)
         self.refuse_broken(features, images)
-        return whole(features.float(), self.boxes)
+        return whole(features.float(), self.boxes_of(images))
+
+    def boxes_of(
+        self, images: Int[np.ndarray, " items"]
+    ) -> Float[np.ndarray, "#items parts 4"] | None:
+        """Where the parts of some images lie: the same for all, or for each its own."""
+        if self.boxes is not None:
+            return self.boxes[None]
+        if isinstance(self.source, NpyRows):
+            return self.source.boxes(self.rows[images])
+        return None
 
     def refuse_broken(self, features: torch.Tensor, images: Int[np.ndarray, " items"]) -> None:
         """Stop at NaN and infinity, wherever `features` lie, before they are learnt."""
@@ -94,7 +105,7 @@ class FeaturedSplit:
 
 def whole(
     features: Float[torch.Tensor, "items parts dim"],
-    boxes: Float[np.ndarray, "parts 4"] | None,
+    boxes: Float[np.ndarray, "#items parts 4"] | None,
 ) -> Regions:
     """Features of which every part is present."""
     items, parts, _ = features.shape

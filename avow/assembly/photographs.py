@@ -64,4 +64,4 @@ def pixel_regions(
         batch = torch.from_numpy(pixels[start : start + _AT_ONCE]).to(device)
         cells = pooled(backbone(batch), grid, backbone.identity)
         parts.append(cells.half().float().cpu())
-    return whole(torch.cat(parts), cell_boxes(grid))
+    return whole(torch.cat(parts), cell_boxes(grid)[None])

@@ -38,6 +38,8 @@ class Training:
     decay_after: int = 15
     """The learning rate is multiplied by `decay` once, after this many epochs."""
     decay: float = 0.1
+    schedule: Literal["step", "cosine"] = "step"
+    """Instead of one such step, "cosine" lowers the rate epoch by epoch towards 0."""
     clip: float = 2.0
     """Largest gradient norm of each view."""
     pretrained_lr: float = 0.1

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float
+from torch import Tensor
 from tqdm import tqdm
 
 from avow.core.contracts import Encoded, Method, Regions, Tokens
@@ -36,13 +37,21 @@ def encode(
     device: torch.device | str,
 ) -> Encoded:
     """Encode batch after batch; the result lies in host memory."""
-    done = [encoder(batch.to(device)) for batch in batches]  # type: ignore[arg-type]
+    done = [encoder(batch.to(device)).to("cpu") for batch in batches]  # type: ignore[arg-type]
     longest = max(part.parts.shape[1] for part in done)
-    padded = [_pad(part, longest) for part in done]
+    padded = [part.resized(longest) for part in done]
     return Encoded(
-        torch.cat([part.parts.float().cpu() for part in padded]),
-        torch.cat([part.present.cpu() for part in padded]),
+        torch.cat([part.parts.float() for part in padded]),
+        torch.cat([part.present for part in padded]),
+        _joined([part.boxes for part in padded]),
+        _joined([part.edges for part in padded]),
     )
+
+
+def _joined(tensors: Sequence[Tensor | None]) -> Tensor | None:
+    """One after the other, where every one of them is there."""
+    given = [tensor for tensor in tensors if tensor is not None]
+    return torch.cat(given) if len(given) == len(tensors) else None
 
 
 @torch.inference_mode()
@@ -109,20 +118,9 @@ def read_size(text: str) -> int:
 
 def _take(encoded: Encoded, start: int, stop: int, device: torch.device | str) -> Encoded:
     """A block of items, without the padding that none of them needs."""
-    present = encoded.present[start:stop]
-    longest = int(present.sum(1).max())
-    parts = encoded.parts[start:stop, :longest]
-    return Encoded(parts.to(device), present[:, :longest].to(device))
-
-
-def _pad(encoded: Encoded, longest: int) -> Encoded:
-    missing = longest - encoded.parts.shape[1]
-    if missing == 0:
-        return encoded
-    return Encoded(
-        torch.nn.functional.pad(encoded.parts, (0, 0, 0, missing)),
-        torch.nn.functional.pad(encoded.present, (0, missing)),
-    )
+    block = encoded.rows(slice(start, stop))
+    last = int(block.present.any(0).nonzero().max())
+    return block.resized(last + 1).to(device)
 
 
 def _matrix(shape: Sequence[int], budget: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Many parts to one vector: mean, max, and the learnt pooling of VSE-infinity.
+"""Many parts to one vector: mean, max, last, and the learnt pooling of VSE-infinity.
 
 Padding never changes what comes out.
 
@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from avow.blocks.recurrent import TwoWayGru
+from avow.blocks.recurrent import TwoWayGru, last_state
 
-PoolKind = Literal["mean", "max", "learnt"]
+PoolKind = Literal["mean", "max", "last", "learnt"]
 
 _FAR_BELOW = -1e4  # sorts behind every real feature
 
@@ -53,6 +53,17 @@ class MaxPool(Pool):
         present: Bool[Tensor, "items parts"],
     ) -> Float[Tensor, "items dim"]:
         return parts.masked_fill(~present[..., None], -torch.inf).amax(1)
+
+
+class LastPool(Pool):
+    """The last of the parts that are present."""
+
+    def forward(
+        self,
+        parts: Float[Tensor, "items parts dim"],
+        present: Bool[Tensor, "items parts"],
+    ) -> Float[Tensor, "items dim"]:
+        return last_state(parts, present)
 
 
 class LearntPool(Pool):
@@ -99,4 +110,5 @@ def _sines(length: int, dim: int, device: torch.device) -> Float[Tensor, "length
 
 def build_pool(kind: PoolKind) -> Pool:
     """The pool called `kind`."""
-    return {"mean": MeanPool, "max": MaxPool, "learnt": LearntPool}[kind]()
+    kinds = {"mean": MeanPool, "max": MaxPool, "last": LastPool, "learnt": LearntPool}
+    return kinds[kind]()

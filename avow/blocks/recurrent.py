@@ -1,19 +1,53 @@
-"""A GRU read in both directions, without packing.
+"""GRUs read in one direction or in both, without packing.
 
 Packing asks the device how long each sequence is and then copies step by step. Here the
 second direction reads every sequence turned around within its own length, so padding is
 never read before a real step and nothing waits for the device.
 """
 
-from contextlib import nullcontext
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 
-class TwoWayGru(nn.Module):
-    """The mean of a GRU read forwards and one read backwards; 0 on padding."""
+def in_float32(gru: Callable[..., Any], *given: Tensor) -> Any:
+    """What a GRU says of what it is given; on CUDA never in less than float32.
+
+    cuDNN's gradients of a GRU in bfloat16 are not finite (seen with torch 2.11 on an H200).
+    """
+    if not given[0].is_cuda:
+        return gru(*given)
+    with torch.autocast("cuda", enabled=False):
+        return gru(*(one.float() for one in given))
+
+
+class Gru(nn.Module, ABC):
+    """A state per step, 0 on padding; and the one it ends in."""
+
+    @abstractmethod
+    def forward(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> Float[Tensor, "items steps hidden"]: ...
+
+    @abstractmethod
+    def with_end(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items hidden"]]: ...
+
+
+class TwoWayGru(Gru):
+    """The mean of a GRU read forwards and one read backwards.
+
+    It ends where each direction does: forwards at the last step, backwards at the first.
+    """
 
     def __init__(self, inside: int, hidden: int):
         super().__init__()
@@ -25,16 +59,68 @@ class TwoWayGru(nn.Module):
         steps: Float[Tensor, "items steps inside"],
         present: Bool[Tensor, "items steps"],
     ) -> Float[Tensor, "items steps hidden"]:
-        # cuDNN's gradients of a GRU in bfloat16 are not finite (seen with torch 2.11 on an
-        # H200), so on CUDA it never runs in less than float32
-        safe = steps.is_cuda
-        with torch.autocast(steps.device.type, enabled=False) if safe else nullcontext():
-            steps = steps.float() if safe else steps
-            turned = _turned(present)
-            forwards, _ = self.ahead(steps)
-            backwards, _ = self.back(_reorder(steps, turned))
-            mean = (forwards + _reorder(backwards, turned)) / 2
-        return mean * present[..., None]
+        forwards, backwards = self._ways(steps, present)
+        return (forwards + backwards) / 2 * present[..., None]
+
+    def with_end(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items hidden"]]:
+        forwards, backwards = self._ways(steps, present)
+        end = (last_state(forwards, present) + backwards[:, 0]) / 2
+        return (forwards + backwards) / 2 * present[..., None], end
+
+    def _ways(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items steps hidden"]]:
+        """The states of each direction, both in the order of `steps`."""
+        turned = _turned(present)
+        forwards, _ = in_float32(self.ahead, steps)
+        backwards, _ = in_float32(self.back, _reorder(steps, turned))
+        return forwards, _reorder(backwards, turned)
+
+
+class OneWayGru(Gru):
+    """A GRU read forwards: padding comes after all it reads."""
+
+    def __init__(self, inside: int, hidden: int):
+        super().__init__()
+        self.ahead = nn.GRU(inside, hidden, batch_first=True)
+
+    def forward(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> Float[Tensor, "items steps hidden"]:
+        return in_float32(self.ahead, steps)[0] * present[..., None]
+
+    def with_end(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items hidden"]]:
+        states = self(steps, present)
+        return states, last_state(states, present)
+
+
+def last_state(
+    states: Float[Tensor, "items steps dim"], present: Bool[Tensor, "items steps"]
+) -> Float[Tensor, "items dim"]:
+    """The state at each item's last step."""
+    place = torch.arange(states.shape[1], device=states.device)
+    last = (place * present).amax(1)[:, None, None]
+    return states.take_along_dim(last, 1).squeeze(1)
+
+
+def closed_up(
+    parts: Float[Tensor, "items parts dim"], present: Bool[Tensor, "items parts"]
+) -> tuple[Float[Tensor, "items parts dim"], Bool[Tensor, "items parts"]]:
+    """The parts that are present first, in their order: no gap is read as a step."""
+    order = (~present).to(torch.uint8).argsort(dim=1, stable=True)
+    return parts.take_along_dim(order[..., None], 1), present.take_along_dim(order, 1)
 
 
 def _turned(present: Bool[Tensor, "items steps"]) -> Tensor:

@@ -1,6 +1,6 @@
 """Text encoders: captions as numbers in, one state per word out.
 
-gru      word vectors learnt from scratch, bidirectional GRU
+gru      word vectors learnt from scratch, and a GRU that reads both ways or ahead
 glove    the same, started from GloVe vectors
 bert     a transformer (local folder or hub name), fine-tuned
 minilm   the transformer inside the MiniLM wheel, fine-tuned
@@ -17,11 +17,12 @@ from torch import Tensor, nn
 
 from avow.blocks.pretrained import text_model
 from avow.blocks.projection import spread
-from avow.blocks.recurrent import TwoWayGru
+from avow.blocks.recurrent import Gru, OneWayGru, TwoWayGru
 from avow.core.contracts import Tokens
 from avow.core.errors import BadRecipe
 
 TextKind = Literal["gru", "glove", "bert", "minilm"]
+Way = Literal["both", "ahead"]
 
 
 class TextEncoder(nn.Module, ABC):
@@ -29,6 +30,16 @@ class TextEncoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]: ...
+
+    def with_whole(
+        self, text: Tokens
+    ) -> tuple[Float[Tensor, "items parts dim"], Float[Tensor, "items dim"]]:
+        """A state per token, and one for the whole caption: where a GRU ends.
+
+        Without one, it is that of the mark which begins every caption.
+        """
+        states = self(text)
+        return states, states[:, 0]
 
     def pretrained_parameters(self) -> list[nn.Parameter]:
         """What was learnt elsewhere, and is therefore trained more slowly."""
@@ -45,17 +56,28 @@ class TextEncoder(nn.Module, ABC):
 
 
 class WordGru(TextEncoder):
-    """Word vectors and a bidirectional GRU; its two directions are averaged."""
+    """Word vectors and a GRU; where it reads both ways, the two are averaged."""
 
-    def __init__(self, vocabulary: int, word_dim: int, dim: int, dropout: float):
+    def __init__(
+        self, vocabulary: int, word_dim: int, dim: int, dropout: float, way: Way = "both"
+    ):
         super().__init__()
         self.words = nn.Embedding(vocabulary, word_dim)
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
         self.drop = nn.Dropout(dropout)
-        self.gru = TwoWayGru(word_dim, dim)
+        gru = TwoWayGru if way == "both" else OneWayGru
+        self.gru: Gru = gru(word_dim, dim)
+
+    def vectors(self, text: Tokens) -> Float[Tensor, "items parts word_dim"]:
+        return self.drop(self.words(text.ids))
 
     def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]:
-        return self.gru(self.drop(self.words(text.ids)), text.present)
+        return self.gru(self.vectors(text), text.present)
+
+    def with_whole(
+        self, text: Tokens
+    ) -> tuple[Float[Tensor, "items parts dim"], Float[Tensor, "items dim"]]:
+        return self.gru.with_end(self.vectors(text), text.present)
 
     def use_word_vectors(
         self,
@@ -110,9 +132,10 @@ def build_text(
     source: str,
     pretrained: bool,
     dropout: float,
+    way: Way = "both",
 ) -> TextEncoder:
     """The text encoder called `kind`; see the table at the top of this file."""
     if kind in ("gru", "glove"):
-        return WordGru(vocabulary, word_dim, dim, dropout)
+        return WordGru(vocabulary, word_dim, dim, dropout, way)
     usual = {"bert": "bert-base-uncased", "minilm": "minilm"}[kind]
     return TransformerText(source or usual, pretrained, dim, dropout)

@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from PIL import Image
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from avow.core.background import Background
 from avow.core.fingerprint import of_text
@@ -44,6 +45,8 @@ class Split:
     """A `.npy` of features [rows, regions, dim], where it comes with them instead."""
     feature_rows: Int[np.ndarray, " images"] | None = None
     """For each image, its row in `features`."""
+    boxes: Path | None = None
+    """A `.npy` of where each of these regions lies [rows, regions, 4], in 0..1."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +110,22 @@ class Tokens:
 
     ids: Int[Tensor, "items parts"]
     present: Bool[Tensor, "items parts"]
+    edges: Bool[Tensor, "items parts parts"] | None = None
+    """Which words depend on which, where somebody parsed the captions."""
 
     @property
     def lengths(self) -> Int[Tensor, " items"]:
         return self.present.sum(1)
 
     def to(self, device: torch.device | str) -> "Tokens":
-        return Tokens(self.ids.to(device), self.present.to(device))
+        edges = None if self.edges is None else self.edges.to(device)
+        return Tokens(self.ids.to(device), self.present.to(device), edges)
+
+    def resized(self, parts: int) -> "Tokens":
+        """The same captions with padding added or taken away until they have `parts`."""
+        more = parts - self.ids.shape[1]
+        edges = None if self.edges is None else pad(self.edges, (0, more, 0, more))
+        return Tokens(pad(self.ids, (0, more)), pad(self.present, (0, more)), edges)
 
 
 class Backbone(nn.Module, ABC):
@@ -140,13 +152,40 @@ class Backbone(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Encoded:
-    """Items of one modality in the common space, padded: regions, words or frames."""
+    """Items of one modality in the common space, padded: regions, words or frames.
+
+    A method whose `regulariser` needs more than this derives its own kind, which lives
+    only between its encoders and its regulariser.
+    """
 
     parts: Float[Tensor, "items parts dim"]
     present: Bool[Tensor, "items parts"]
+    boxes: Float[Tensor, "items parts 4"] | None = None
+    """Where each part lies, for methods that compare arrangements."""
+    edges: Bool[Tensor, "items parts parts"] | None = None
+    """Which parts depend on which, for methods that compare structures."""
 
     def to(self, device: torch.device | str) -> "Encoded":
-        return Encoded(self.parts.to(device), self.present.to(device))
+        return self._each(lambda tensor: tensor.to(device))
+
+    def rows(self, chosen: slice | Int[Tensor, " chosen"]) -> "Encoded":
+        """Some of the items."""
+        return self._each(lambda tensor: tensor[chosen])
+
+    def resized(self, parts: int) -> "Encoded":
+        """The same items with padding added or taken away until they have `parts`."""
+        more = parts - self.parts.shape[1]
+        return Encoded(
+            pad(self.parts, (0, 0, 0, more)),
+            pad(self.present, (0, more)),
+            None if self.boxes is None else pad(self.boxes, (0, 0, 0, more)),
+            None if self.edges is None else pad(self.edges, (0, more, 0, more)),
+        )
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Encoded":
+        boxes = None if self.boxes is None else change(self.boxes)
+        edges = None if self.edges is None else change(self.edges)
+        return Encoded(change(self.parts), change(self.present), boxes, edges)
 
 
 class Method(nn.Module, ABC):

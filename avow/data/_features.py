@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Float32, Int, Shaped
 
 from avow.core.contracts import PairedDataset, Split
 from avow.core.errors import BadFeatures, UnknownName
@@ -114,18 +114,42 @@ class NpyRows:
             )
         self.shape = (len(self.ids), *header.shape[1:])
         self.dtype = header.dtype
+        self.box_file = split.boxes
+        wanted = (*header.shape[:2], 4)
+        if self.box_file is not None and read_header(self.box_file).shape != wanted:
+            raise BadFeatures(
+                f"The boxes {str(self.box_file)!r} have the shape "
+                f"{read_header(self.box_file).shape}. Expected {wanted}: four numbers for "
+                "every region of the features. Save them again as such an array."
+            )
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to other processes as the name of a file, not as its content."""
-        return {key: kept for key, kept in vars(self).items() if key != "_map"}
+        return {key: kept for key, kept in vars(self).items() if key not in ("_map", "_boxes")}
 
     def rows(self, index: Int[np.ndarray, " items"]) -> Shaped[np.ndarray, "items parts dim"]:
         """Any rows in any order, copied from the file."""
         _check_index(index, len(self))
         return self._map[self.stored[index]]
+
+    def boxes(
+        self, index: Int[np.ndarray, " items"]
+    ) -> Float32[np.ndarray, "items parts 4"] | None:
+        """Where the regions of these rows lie, where the dataset says so."""
+        if self.box_file is None:
+            return None
+        _check_index(index, len(self))
+        found = self._boxes[self.stored[index]].astype(np.float32)
+        if found.size and not 0 <= found.min() <= found.max() <= 1:
+            raise BadFeatures(
+                f"The boxes {str(self.box_file)!r} hold numbers from {found.min():g} to "
+                f"{found.max():g}. Expected 0 to 1, the width and the height of the image. "
+                "Divide pixels by them."
+            )
+        return found
 
     def rows_of(self, image_ids: Sequence[str]) -> Int[np.ndarray, " images"]:
         """The row of each image, -1 for one the dataset does not know."""
@@ -134,6 +158,11 @@ class NpyRows:
     @cached_property
     def _map(self) -> np.ndarray:
         return np.asarray(np.load(self.file, mmap_mode="r"))
+
+    @cached_property
+    def _boxes(self) -> np.ndarray:
+        assert self.box_file is not None
+        return np.asarray(np.load(self.box_file, mmap_mode="r"))
 
     @cached_property
     def _places(self) -> dict[str, int]:

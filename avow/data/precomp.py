@@ -4,6 +4,8 @@
     train_caps.txt    one caption per line, those of an image together
     train_caps.tsv    or image id <TAB> caption (cc152k)
     train_ids.txt     image ids, one per line (optional)
+    train_boxes.npy   where each region lies [rows, regions, 4], x1 y1 x2 y2 in 0..1 of the
+                      image (optional; what GSMN publishes is in pixels, beside a pickle)
 
 Some dumps store every image's features once, some once per caption. With as many rows
 as captions the first and last five rows decide: where they repeat, five captions share
@@ -77,12 +79,14 @@ def _split(root: Path, name: str) -> Split:
             "number of captions for every image. Download both files again."
         )
     per_image = total // images
+    boxes = root / f"{name}_boxes.npy"
     return Split(
         image_ids=_image_ids(root, name, listed, images, per_image),
         captions=tuple(listed.captions),
         image_of=np.arange(total, dtype=np.int64) // per_image,
         features=features,
         feature_rows=np.arange(images, dtype=np.int64) * repeats,
+        boxes=boxes if boxes.is_file() else None,
     )
 
 
@@ -177,4 +181,5 @@ def _truncated(split: Split, from_table: bool) -> Split:
         image_of=image_of,
         features=split.features,
         feature_rows=rows,
+        boxes=split.boxes,
     )

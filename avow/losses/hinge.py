@@ -9,12 +9,15 @@ BMVC 2018, Eq. 5 (sum) and Eq. 6 (hardest).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from avow.core.contracts import Lesson, Loss, Similarities
+
+Reduce = Literal["sum", "mean"]
 
 
 def violation(
@@ -27,11 +30,12 @@ def violation(
 
 @dataclass(frozen=True)
 class Hinge(Loss):
-    """Summed over the queries of the batch and both directions, as published."""
+    """Summed over both directions and over the queries of the batch, or their mean."""
 
     margin: float
     hardest: bool
     warm_up: int
+    reduce: Reduce
     views: int = 1
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
@@ -39,11 +43,17 @@ class Hinge(Loss):
         to_text = violation(scores, lesson.match, self.margin)
         to_image = violation(scores.T, lesson.match.T, self.margin)
         if self.hardest and lesson.epoch >= self.warm_up:
-            yield to_text.amax(-1).sum() + to_image.amax(-1).sum()
+            value = to_text.amax(-1).sum() + to_image.amax(-1).sum()
         else:
-            yield to_text.sum() + to_image.sum()
+            value = to_text.sum() + to_image.sum()
+        yield value / len(scores) if self.reduce == "mean" else value
 
 
-def build(margin: float = 0.2, hardest: bool = True, warm_up: int = 1) -> Hinge:
-    """warm_up: epochs that sum over all negatives before the hardest one takes over."""
-    return Hinge(margin, hardest, warm_up)
+def build(
+    margin: float = 0.2, hardest: bool = True, warm_up: int = 1, reduce: Reduce = "sum"
+) -> Hinge:
+    """warm_up: epochs that sum over all negatives before the hardest one takes over.
+
+    reduce: sum over the batch, as most systems have it, or mean, as DivE does.
+    """
+    return Hinge(margin, hardest, warm_up, reduce)

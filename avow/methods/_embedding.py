@@ -7,6 +7,7 @@ The three differ in how they pool, and in nothing else.
 """
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,8 +16,8 @@ from torch import Tensor, nn
 
 from avow.blocks.normalise import unit
 from avow.blocks.pooling import Pool, PoolKind, build_pool
-from avow.blocks.projection import VisualProjection
-from avow.blocks.text import TextEncoder, TextKind, build_text
+from avow.blocks.projection import BendFrom, VisualProjection
+from avow.blocks.text import TextEncoder, TextKind, Way, build_text
 from avow.core.contracts import Encoded, PooledMethod, Regions, Tokens
 
 
@@ -64,14 +65,17 @@ class JointEmbedding(PooledMethod):
 def joint_embedding(
     *,
     pool: PoolKind,
+    text_pool: Literal["same", "mean", "max", "last", "learnt"] = "same",
     visual_dim: int = 2048,
     vocabulary: int = 10_000,
     dim: int = 1024,
     word_dim: int = 300,
     text: TextKind = "gru",
     text_source: str = "",
+    text_way: Way = "both",
     pretrained: bool = True,
     bend: bool = True,
+    bend_from: BendFrom = "features",
     dropout_word: float = 0.0,
     dropout_image: float = 0.0,
     dropout_head: float = 0.0,
@@ -79,6 +83,9 @@ def joint_embedding(
     """text_source: folder or hub name of a transformer, or file of word vectors.
 
     bend: whether a two-layer branch stands beside the linear map of the image features.
+    bend_from: what that branch reads; RVSE++ has it read the projection.
+    text_pool: how words are pooled, where not as regions are ("same").
+    text_way: in which directions a GRU reads.
     """
     encoder = build_text(
         text,
@@ -88,6 +95,8 @@ def joint_embedding(
         source=text_source,
         pretrained=pretrained,
         dropout=dropout_word,
+        way=text_way,
     )
-    visual = VisualProjection(visual_dim, dim, bend, dropout_image)
-    return JointEmbedding(visual, build_pool(pool), encoder, build_pool(pool), dropout_head)
+    visual = VisualProjection(visual_dim, dim, bend, dropout_image, bend_from)
+    words = build_pool(pool if text_pool == "same" else text_pool)
+    return JointEmbedding(visual, build_pool(pool), encoder, words, dropout_head)

@@ -47,7 +47,11 @@ class Batches:
         device: torch.device,
         process: int = 0,
         processes: int = 1,
+        keeps_regions: bool = False,
     ):
+        """keeps_regions: whether regions are masked, whatever the recipe says of them."""
+        masks = keeps_regions or train.region_change == "mask"
+        self.change = mask_regions if masks else drop_regions
         self.split, self.table, self.train = split, table, train
         self.views, self.device = views, device
         self.process, self.processes = process, processes
@@ -85,7 +89,6 @@ class Batches:
         pairs = everyone[self.process * train.batch :][: train.batch]
         draw = generator(train.seed, "augment", step, self.process)
         text = corrupt_words(self.table, pairs, train.words_changed, draw)
-        change = drop_regions if train.region_change == "drop" else mask_regions
         seen = everyone if train.gather else pairs
         match = self._match(seen)
         with DEVICE:
@@ -97,7 +100,7 @@ class Batches:
                 epoch,
                 step,
             )
-            visual = change(visual, train.regions_changed, draw)
+            visual = self.change(visual, train.regions_changed, draw)
             return Batch(visual, text.to(self.device), lesson)
 
     def _match(self, pairs: Int[Tensor, " pairs"]) -> Bool[Tensor, "pairs pairs"]:
@@ -115,7 +118,7 @@ class Batches:
             features = features.to(self.device, non_blocking=True)
         else:
             features = self.resident[torch.from_numpy(images).to(self.device)]
-        return whole(features.float(), self.split.boxes)
+        return whole(features.float(), self.split.boxes_of(images))
 
     def _load(self) -> Tensor | None:
         """All features on the device, where they fit."""

@@ -12,7 +12,6 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 
@@ -48,12 +47,21 @@ def _from_all(encoded: Encoded) -> Encoded:
         return encoded
     longest = torch.tensor(encoded.parts.shape[1], device=encoded.parts.device)
     dist.all_reduce(longest, dist.ReduceOp.MAX)
-    missing = int(longest) - encoded.parts.shape[1]
-    parts = pad(encoded.parts, (0, 0, 0, missing)).contiguous()
-    present = pad(encoded.present, (0, missing)).to(torch.uint8).contiguous()
-    others = [torch.empty_like(present) for _ in range(dist.get_world_size())]
-    dist.all_gather(others, present)
-    return Encoded(_Gathered.apply(parts), torch.cat(others).bool())
+    own = encoded.resized(int(longest))
+    return Encoded(
+        _Gathered.apply(own.parts.contiguous()),
+        _collected(own.present),
+        None if own.boxes is None else _collected(own.boxes),
+        None if own.edges is None else _collected(own.edges),
+    )
+
+
+def _collected(items: Tensor) -> Tensor:
+    """Everybody's items without their gradients; truth values travel as small numbers."""
+    sent = (items.to(torch.uint8) if items.dtype == torch.bool else items).contiguous()
+    everyone = [torch.empty_like(sent) for _ in range(dist.get_world_size())]
+    dist.all_gather(everyone, sent)
+    return torch.cat(everyone).to(items.dtype)
 
 
 class _Gathered(torch.autograd.Function):

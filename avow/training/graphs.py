@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from avow.core.contracts import Regions, Tokens
 from avow.training.compare import Comparison
@@ -44,13 +43,14 @@ class Graphed:
             return self.comparison(visual, text)
         text = _rounded(text)
         inputs = [visual.features, visual.present, text.ids, text.present]
-        if visual.boxes is not None:
-            inputs.append(visual.boxes.contiguous())
+        optional = (visual.boxes, text.edges)
+        inputs += [tensor.contiguous() for tensor in optional if tensor is not None]
         learning = sum(p.requires_grad for p in self.comparison.parameters())
-        shape = (learning, *(tensor.shape for tensor in inputs))
+        given = (visual.boxes is not None, text.edges is not None)
+        shape = (learning, *given, *(tensor.shape for tensor in inputs))
         if shape not in self.recorded:
             try:
-                self.recorded[shape] = self._record(tuple(inputs))
+                self.recorded[shape] = self._record(tuple(inputs), given)
             except RuntimeError as error:
                 self.possible = False
                 logging.getLogger(__name__).warning(
@@ -60,12 +60,16 @@ class Graphed:
         *scores, extra = self.recorded[shape](*inputs)
         return scores, extra
 
-    def _record(self, inputs: tuple[Tensor, ...]) -> Callable[..., Any]:
+    def _record(
+        self, inputs: tuple[Tensor, ...], given: tuple[bool, bool]
+    ) -> Callable[..., Any]:
         """Recording runs the batch a few times; what that changes is put back."""
         with DEVICE:
-            return self._record_alone(inputs)
+            return self._record_alone(inputs, given)
 
-    def _record_alone(self, inputs: tuple[Tensor, ...]) -> Callable[..., Any]:
+    def _record_alone(
+        self, inputs: tuple[Tensor, ...], given: tuple[bool, bool]
+    ) -> Callable[..., Any]:
         buffers = [buffer.clone() for buffer in self.comparison.buffers()]
         random = torch.cuda.get_rng_state()
         samples = tuple(tensor.clone() for tensor in inputs)
@@ -74,7 +78,7 @@ class Graphed:
                 # recording runs on a stream of its own, which autograd remarks upon
                 warnings.simplefilter("ignore")
                 return torch.cuda.make_graphed_callables(
-                    _OnTensors(self.comparison), samples, allow_unused_input=True
+                    _OnTensors(self.comparison, given), samples, allow_unused_input=True
                 )
         finally:
             torch.cuda.set_rng_state(random)
@@ -86,18 +90,21 @@ class Graphed:
 class _OnTensors(nn.Module):
     """The comparison with plain tensors in and out, which is what can be recorded."""
 
-    def __init__(self, comparison: Comparison):
+    def __init__(self, comparison: Comparison, given: tuple[bool, bool]):
         super().__init__()
         self.comparison = comparison
+        self.given = given
+        """Whether boxes, and whether edges, follow the inputs that are always there."""
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        features, present, ids, inside, *boxes = inputs
-        visual = Regions(features, present, boxes[0] if boxes else None)
-        scores, extra = self.comparison(visual, Tokens(ids, inside))
+        features, present, ids, inside, *rest = inputs
+        boxes, edges = (rest.pop(0) if there else None for there in self.given)
+        visual, text = Regions(features, present, boxes), Tokens(ids, inside, edges)
+        scores, extra = self.comparison(visual, text)
         return (*scores, extra)
 
 
 def _rounded(text: Tokens) -> Tokens:
     """The same captions with a little more padding."""
-    missing = -text.ids.shape[1] % STEP
-    return Tokens(pad(text.ids, (0, missing)), pad(text.present, (0, missing)))
+    parts = text.ids.shape[1]
+    return text.resized(parts + -parts % STEP)

@@ -63,6 +63,7 @@ def train(
         accelerator.device,
         accelerator.process_index,
         accelerator.num_processes,
+        keeps_regions=any(getattr(view, "keeps_regions", False) for view in model.views),
     )
     learner = Learner(accelerator, comparison, model.views, loss, optimiser, settings)
     log = Log(run, reached, enabled=accelerator.is_main_process)
@@ -147,6 +148,9 @@ class Learner:
             if first is None:
                 value = value + extra[0]
                 first = value.detach()
+            elif extra[-1].requires_grad:
+                # on every device and in every process the same parameters have a gradient
+                value = value + 0 * extra[-1]
             self._step(value, lesson.epoch)
         assert first is not None, "a loss yields at least one value"
         return first

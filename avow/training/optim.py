@@ -1,5 +1,6 @@
 """What is trained how fast: parameter groups, the learning rate over epochs, clipping."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -25,7 +26,10 @@ def build_optimiser(views: Sequence[Method], train: Training) -> Optimizer:
 
 def set_rates(optimiser: Optimizer, train: Training, epoch: int) -> float:
     """Set every group's learning rate for `epoch` (from 0); return the main one."""
-    rate = train.lr * (train.decay if epoch >= train.decay_after else 1.0)
+    if train.schedule == "cosine":
+        rate = train.lr * (1 + math.cos(math.pi * epoch / train.epochs)) / 2
+    else:
+        rate = train.lr * (train.decay if epoch >= train.decay_after else 1.0)
     for group in optimiser.param_groups:
         group["lr"] = rate * group["speed"]
     return rate

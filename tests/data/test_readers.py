@@ -512,6 +512,16 @@ def test_precomp_has_one_row_per_image_however_stored(tmp_path, repeats):
     assert np.load(path)[split.feature_rows, 0, 0].tolist() == [0, 6, 12]
 
 
+def test_precomp_brings_boxes_where_there_are_any(tmp_path):
+    for name in ("dev", "test"):
+        write_features(tmp_path, name, 2)
+        write_captions(tmp_path, name, 10)
+    (tmp_path / "dev_boxes.npy").touch()
+    splits = precomp.build(root=str(tmp_path)).splits
+    assert splits["dev"].boxes == tmp_path / "dev_boxes.npy"
+    assert splits["test"].boxes is None
+
+
 def test_precomp_one_caption_each_is_not_taken_for_repeats(tmp_path):
     write_features(tmp_path, "train", 10)
     write_captions(tmp_path, "train", 10)

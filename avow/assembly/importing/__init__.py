@@ -1,0 +1,1 @@
+"""Importing: one file per published system, each with one `translate`."""

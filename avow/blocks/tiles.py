@@ -1,0 +1,70 @@
+"""Compare many images with many texts in tiles, so that no intermediate grows too large.
+
+Items are sorted by their number of parts before they are cut, and each tile leaves out the
+padding that none of its items needs: long captions are padded with one another alone.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from avow.core.contracts import Encoded
+
+Compare = Callable[[Encoded, Encoded], Float[Tensor, "*kinds images texts"]]
+MB = 2**20
+
+
+def in_tiles(
+    compare: Compare,
+    visual: Encoded,
+    text: Encoded,
+    pair_bytes: int,
+    most: int,
+    recompute: bool = False,
+) -> Float[Tensor, "*kinds images texts"]:
+    """What `compare` gives for all pairs at once, from tiles of at most `most` bytes.
+
+    pair_bytes: the largest intermediate of one pair, with all its padding.
+    recompute: keep nothing of a tile for the gradient, and compute it a second time then.
+    """
+    run = _forgetful(compare) if recompute and torch.is_grad_enabled() else compare
+    images, texts = len(visual.parts), len(text.parts)
+    pairs = max(1, most // pair_bytes)
+    if images * texts <= pairs:
+        return run(visual, text)
+    # near squares: what is prepared per item is then shared by the most pairs
+    rows = min(images, max(1, math.isqrt(pairs), pairs // texts))
+    visuals, row_places = _cut(visual, rows)
+    captions, column_places = _cut(text, max(1, pairs // rows))
+    strips = [torch.cat([run(tile, other) for other in captions], -1) for tile in visuals]
+    return torch.cat(strips, -2).index_select(-2, row_places).index_select(-1, column_places)
+
+
+def _cut(encoded: Encoded, size: int) -> tuple[list[Encoded], Int[Tensor, " items"]]:
+    """Tiles of `size` items of similar length, and where each item has gone."""
+    present = encoded.present
+    if present.is_cuda and torch.cuda.is_current_stream_capturing():
+        # a recording may not ask how long items are: tiles in order, with all padding
+        steps = torch.arange(len(present), device=present.device)
+        starts = range(0, len(present), size)
+        return [encoded.rows(slice(start, start + size)) for start in starts], steps
+    place = torch.arange(1, present.shape[1] + 1, device=present.device)
+    lengths = (present * place).amax(1)  # up to the last part: there may be gaps before
+    lengths, order = lengths.sort(descending=True)
+    longest = lengths[::size].tolist()
+    tiles = [
+        encoded.rows(rows).resized(length)
+        for rows, length in zip(order.split(size), longest, strict=True)
+    ]
+    return tiles, order.argsort()
+
+
+def _forgetful(compare: Compare) -> Compare:
+    def run(visual: Encoded, text: Encoded) -> Float[Tensor, "*kinds images texts"]:
+        return checkpoint(compare, visual, text, use_reentrant=False, preserve_rng_state=False)  # type: ignore[return-value]
+
+    return run

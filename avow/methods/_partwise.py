@@ -1,0 +1,170 @@
+"""Regions against words, pair by pair: what SCAN, IMRAM and ACMNet share.
+
+    regions --project--> dropout --> unit vectors --.
+                                                    +-- Pairing --> a score per pair
+    tokens  --encode---> dropout --> unit vectors --'
+
+The methods differ in how a pair of items is compared, which is their `Pairing`. It is given
+tiles of items, so that what it makes in between stays below a size that is a setting.
+"""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from avow.blocks.normalise import unit
+from avow.blocks.projection import VisualProjection
+from avow.blocks.squash import Squash, squashed
+from avow.blocks.text import TextEncoder, TextKind, build_text
+from avow.blocks.tiles import MB, in_tiles
+from avow.core.contracts import Encoded, Method, Regions, Tokens
+
+NormKind = Literal["both", "image", "text", "none"]
+Side = Literal["image", "text"]
+
+
+class Pairing(nn.Module, ABC):
+    """How the parts of images are compared with the parts of texts."""
+
+    largest: float | None
+    """The largest score there can be; None where there is no such number."""
+
+    @abstractmethod
+    def forward(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]: ...
+
+    @abstractmethod
+    def numbers(self, regions: int, words: int) -> int:
+        """How many numbers the largest intermediate holds for one image and one text."""
+
+
+class Partwise(Method):
+    """Encode the parts of every item, then compare all pairs of items in tiles."""
+
+    def __init__(
+        self,
+        visual: VisualProjection,
+        text: TextEncoder,
+        pairing: Pairing,
+        *,
+        norm: NormKind,
+        whole: Side | None,
+        dropout_head: float,
+        squash: Squash,
+        tile_mb: int,
+        recompute: bool,
+    ):
+        super().__init__()
+        self.visual, self.text, self.pairing = visual, text, pairing
+        self.norm, self.whole = norm, whole
+        self.squash: Squash = squash
+        self.drop = nn.Dropout(dropout_head)
+        self.tile_mb, self.recompute = tile_mb, recompute
+
+    def encode_visual(self, visual: Regions) -> Encoded:
+        parts = self._finish(self.visual(visual.features), "image", visual.present)
+        if self.whole != "image":
+            return Encoded(parts, visual.present)
+        mean = parts.sum(1) / visual.present.sum(1, keepdim=True)
+        return _led_by(mean, parts, visual.present)
+
+    def encode_text(self, text: Tokens) -> Encoded:
+        if self.whole != "text":
+            return Encoded(self._finish(self.text(text), "text", text.present), text.present)
+        states, whole = self.text.with_whole(text)
+        parts = self._finish(states, "text", text.present)
+        lead = self._finish(whole[:, None], "text", text.present[:, :1])
+        return _led_by(lead[:, 0], parts, text.present)
+
+    def score(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
+        numbers = self.pairing.numbers(visual.parts.shape[1], text.parts.shape[1])
+        size = numbers * visual.parts.element_size()
+        return in_tiles(self.pairing, visual, text, size, self.tile_mb * MB, self.recompute)
+
+    def similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
+        return squashed(self.score(visual, text), self.squash, self.pairing.largest)
+
+    def pretrained_parameters(self) -> list[nn.Parameter]:
+        return self.text.pretrained_parameters()
+
+    def use_word_vectors(
+        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
+    ) -> int:
+        return self.text.use_word_vectors(listed, words, vectors)
+
+    def save_parts(self, folder: Path) -> None:
+        self.text.save_parts(folder)
+
+    def _finish(
+        self,
+        states: Float[Tensor, "items parts dim"],
+        side: Side,
+        present: Bool[Tensor, "items parts"],
+    ) -> Float[Tensor, "items parts dim"]:
+        """Unit vectors where they are asked for, and nothing on padding."""
+        # comparing keeps full precision even where the encoders run in bfloat16
+        states = self.drop(states).float()
+        if self.norm in ("both", side):
+            states = unit(states)
+        return states.masked_fill(~present[..., None], 0)
+
+
+def _led_by(
+    whole: Float[Tensor, "items dim"],
+    parts: Float[Tensor, "items parts dim"],
+    present: Bool[Tensor, "items parts"],
+) -> Encoded:
+    """The items with one more part in front: what they are as a whole."""
+    return Encoded(
+        torch.cat([whole[:, None], parts], 1),
+        torch.cat([torch.ones_like(present[:, :1]), present], 1),
+    )
+
+
+def partwise(
+    pairing: Pairing,
+    *,
+    visual_dim: int,
+    vocabulary: int,
+    dim: int,
+    word_dim: int,
+    text: TextKind,
+    text_source: str,
+    pretrained: bool,
+    norm: NormKind,
+    dropout_word: float,
+    dropout_image: float,
+    dropout_head: float,
+    squash: Squash,
+    tile_mb: int,
+    recompute: bool,
+    whole: Side | None = None,
+) -> Partwise:
+    """The method that compares by `pairing`.
+
+    whole: on which side the first part of every item is the item as a whole.
+    """
+    encoder = build_text(
+        text,
+        dim=dim,
+        vocabulary=vocabulary,
+        word_dim=word_dim,
+        source=text_source,
+        pretrained=pretrained,
+        dropout=dropout_word,
+    )
+    return Partwise(
+        VisualProjection(visual_dim, dim, bend=False, dropout=dropout_image),
+        encoder,
+        pairing,
+        norm=norm,
+        whole=whole,
+        dropout_head=dropout_head,
+        squash=squash,
+        tile_mb=tile_mb,
+        recompute=recompute,
+    )

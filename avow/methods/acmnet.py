@@ -1,0 +1,130 @@
+"""ACMNet: each region (or word) counts as far as it belongs to the whole text (or image).
+
+The local similarity of a region is that of SCAN; a gate that sees the region and the text
+as a whole says how far it may be trusted. `grounded = "image"` is ACMNet-GI, `"text"` is
+ACMNet-GT, where words are weighed by the whole image.
+
+Paper: Chen et al., "ACMNet: Adaptive Confidence Matching Network for Human Behavior
+Analysis via Cross-modal Retrieval", ACM TOMM 2020, Eq. 1-19. There is no published system;
+where the paper leaves a choice, ours is
+
+- `reduce`: Eq. 13 averages over regions, Eq. 19 as printed sums over words. The default is
+  the mean for both, so that scores stay bounded by 1 + lambda_3; a sum has no largest
+  value, and its similarity passes tanh unless `squash` says otherwise;
+- `norm`: the sides whose features are made unit vectors, before Eq. 2 and Eq. 7 (Eq. 6
+  included); with "both", a product is the cosine that Eq. 7 prints. The paper's best is
+  "both" for GI (smooth 6) and "image" for GT (smooth 9);
+- Eq. 6 is where the two directions of a GRU end; a transformer has no such states, and the
+  mean of its word states stands for them.
+
+The losses of Eq. 20 and Eq. 22 are `hinge` with `hardest` false or true, and `warm_up = 0`.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from avow.blocks.attention import Focus, look, mean_of_present
+from avow.blocks.projection import spread
+from avow.blocks.squash import Squash
+from avow.blocks.text import TextKind
+from avow.core.contracts import Encoded
+from avow.methods._partwise import NormKind, Pairing, Partwise, Side, partwise
+
+Reduce = Literal["mean", "sum"]
+
+
+class ConfidenceMatching(Pairing):
+    """The context side has one part in front of the others: what it is as a whole.
+
+    | symbol           | here                                    |
+    |------------------|-----------------------------------------|
+    | $R$ (Eq. 11, 17) | `local`                                 |
+    | $C$ (Eq. 12, 18) | `confidence`                            |
+    | $\\lambda_3$      | `base`                                  |
+    """
+
+    def __init__(self, grounded: Side, base: float, reduce: Reduce, dim: int, smooth: float):
+        super().__init__()
+        self.grounded, self.base, self.reduce = grounded, base, reduce
+        self.gate = spread(nn.Linear(2 * dim, 1))
+        self.how = Focus(smooth, "clipped_l2norm", slope=0.0)  # Eq. 8 and 14 clip at 0
+        self.largest = max(abs(base), abs(1 + base)) if reduce == "mean" else None
+
+    def forward(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
+        if self.grounded == "image":
+            return self._match(visual, text).T
+        return self._match(text, visual)
+
+    def numbers(self, regions: int, words: int) -> int:
+        return regions * words
+
+    def _match(self, query: Encoded, led: Encoded) -> Float[Tensor, "contexts queries"]:
+        """Eq. 13 or 19 for every pair."""
+        whole = led.parts[:, 0]
+        context = Encoded(led.parts[:, 1:], led.present[:, 1:])
+        local = look(query, context, self.how)
+        weighed = local * (self._confidence(query.parts, whole) + self.base)
+        if self.reduce == "mean":
+            return mean_of_present(weighed, query.present)
+        return (weighed * query.present).sum(-1)
+
+    def _confidence(
+        self, parts: Float[Tensor, "queries parts dim"], whole: Float[Tensor, "contexts dim"]
+    ) -> Float[Tensor, "contexts queries parts"]:
+        """Eq. 12 or 18: the layer of two vectors side by side is a sum of two halves."""
+        of_part, of_whole = self.gate.weight[0].chunk(2)
+        own = parts @ of_part
+        other = whole @ of_whole + self.gate.bias
+        return torch.sigmoid(own + other[:, None, None])
+
+
+def build(
+    *,
+    visual_dim: int = 2048,
+    vocabulary: int = 10_000,
+    dim: int = 1024,
+    word_dim: int = 300,
+    text: TextKind = "gru",
+    text_source: str = "",
+    pretrained: bool = True,
+    grounded: Side = "text",
+    smooth: float = 9.0,
+    base: float = 0.5,
+    reduce: Reduce = "mean",
+    norm: NormKind = "both",
+    squash: Squash = "auto",
+    dropout_word: float = 0.0,
+    dropout_image: float = 0.0,
+    dropout_head: float = 0.0,
+    tile_mb: int = 32,
+    recompute: bool = False,
+) -> Partwise:
+    """grounded: whose parts are matched, and weighed by the other side as a whole.
+
+    smooth: lambda_1 or lambda_2, how sharply attention chooses (in the paper 4 for GI and
+    9 for GT unless it says otherwise). base: lambda_3, what counts without any confidence.
+    norm: which sides are made unit vectors.
+    tile_mb: the most that one intermediate tensor may take. recompute: forget them, and
+    compute them again for the gradient.
+    """
+    return partwise(
+        ConfidenceMatching(grounded, base, reduce, dim, smooth),
+        whole="text" if grounded == "image" else "image",
+        visual_dim=visual_dim,
+        vocabulary=vocabulary,
+        dim=dim,
+        word_dim=word_dim,
+        text=text,
+        text_source=text_source,
+        pretrained=pretrained,
+        norm=norm,
+        squash=squash,
+        dropout_word=dropout_word,
+        dropout_image=dropout_image,
+        dropout_head=dropout_head,
+        tile_mb=tile_mb,
+        recompute=recompute,
+    )

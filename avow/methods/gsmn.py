@@ -1,0 +1,308 @@
+"""GSMN: words and regions are matched first, then the graphs that join them.
+
+    regions --project--> unit vectors --.    node matching: a vector of block cosines each
+                                        +--> polar graph of the boxes -----> score  --.
+                                        +--> graph of the words -----------> score  --+--> sum
+    tokens --two-way GRU--> unit vectors'
+
+Every region gathers the words it resembles, and every word its regions; the cosine of each
+block of channels with what was gathered is the node's match vector. Matches then spread
+along the graph of their own side, and a small network reads each node.
+
+Paper: Liu et al., "Graph Structured Network for Image-Text Matching", CVPR 2020.
+As in the published system, the kernels of the visual graph are weighed against each other
+and not over neighbours, and those of the textual graph have learnt scales that cancel, so
+here they have none. In the published system a node hears only itself, as loudly as it has
+neighbours: `faithful = true`. By default it hears its neighbours, as the paper says. The
+score has no bounds; `squash` brings it into [-1, 1].
+"""
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from avow.blocks.attention import focus
+from avow.blocks.normalise import unit
+from avow.blocks.projection import spread
+from avow.blocks.squash import Squash, squashed
+from avow.blocks.text import TextEncoder, TextKind, build_text
+from avow.blocks.tiles import MB, in_tiles
+from avow.core.contracts import Encoded, Method, Regions, Tokens
+from avow.core.errors import BadFeatures, BadRecipe
+
+Graph = Literal["dense", "sparse"]
+_EPSILON = 1e-8
+_NARROWEST = 1e-14  # added to the square of a kernel's width
+
+
+def block_cosine(
+    one: Float[Tensor, "*#nodes dim"], other: Float[Tensor, "*nodes dim"], blocks: int
+) -> Float[Tensor, "*nodes blocks"]:
+    """The cosine of each of `blocks` equal stretches of channels."""
+    x, y = one.unflatten(-1, (blocks, -1)), other.unflatten(-1, (blocks, -1))
+    length = torch.linalg.vector_norm(x, dim=-1) * torch.linalg.vector_norm(y, dim=-1)
+    return (x * y).sum(-1) / length.clamp(min=_EPSILON)
+
+
+def polar(
+    boxes: Float[Tensor, "items parts 4"],
+) -> tuple[Float[Tensor, "items parts parts"], Float[Tensor, "items parts parts"]]:
+    """Distance and angle from the centre of each box to that of every other."""
+    centre = (boxes[..., :2] + boxes[..., 2:]) / 2
+    apart = centre[:, :, None] - centre[:, None]
+    return torch.linalg.vector_norm(apart, dim=-1), torch.atan2(apart[..., 0], apart[..., 1])
+
+
+class Readout(nn.Module):
+    """Two layers on every node, and the mean of the nodes that are present."""
+
+    def __init__(self, hidden: int):
+        super().__init__()
+        self.bend = weight_norm(nn.Linear(hidden, hidden))
+        self.judge = weight_norm(nn.Linear(hidden, 1))
+
+    def forward(
+        self,
+        nodes: Float[Tensor, "images texts nodes hidden"],
+        present: Bool[Tensor, "#images #texts nodes"],
+    ) -> Float[Tensor, "images texts"]:
+        bent = self.bend(nodes).tanh() * present[..., None]
+        # the second layer is linear, so it may as well judge the mean
+        return self.judge(bent.sum(-2) / present.sum(-1, keepdim=True)).squeeze(-1)
+
+
+class VisualGraph(nn.Module):
+    """Matches of regions spread to neighbours by where these lie, through Gaussian kernels."""
+
+    def __init__(self, blocks: int, hidden: int, kernels: int):
+        super().__init__()
+        self.kernels = kernels
+        self.distance = nn.Parameter(torch.rand(kernels))
+        self.angle = nn.Parameter((2 * torch.rand(kernels) - 1) * math.pi)
+        self.distance_width = nn.Parameter(torch.rand(kernels))
+        self.angle_width = nn.Parameter(torch.rand(kernels))
+        self.convolve = nn.Linear(blocks, hidden, bias=False)
+        self.readout = Readout(hidden)
+
+    def weights(
+        self, boxes: Float[Tensor, "items parts 4"], present: Bool[Tensor, "items parts"]
+    ) -> Float[Tensor, "items parts parts kernels"]:
+        """How far each kernel sees the second part from the first; over kernels, one."""
+        distance, angle = (tensor[..., None] for tensor in polar(boxes))
+        turn = (angle - self.angle).abs()
+        turn = torch.minimum(turn, (2 * math.pi - turn).abs())
+        near = (distance - self.distance).square() / (self.distance_width**2 + _NARROWEST)
+        aligned = turn.square() / (self.angle_width**2 + _NARROWEST)
+        return (-0.5 * (near + aligned)).softmax(-1) * present[:, None, :, None]
+
+    def forward(
+        self,
+        match: Float[Tensor, "images texts regions blocks"],
+        weights: Float[Tensor, "images regions regions kernels"],
+        present: Bool[Tensor, "images regions"],
+    ) -> Float[Tensor, "images texts"]:
+        made = self.convolve(match).unflatten(-1, (self.kernels, -1))
+        spread_out = torch.einsum("irsk,itsko->itrko", weights, made)
+        return self.readout(spread_out.flatten(-2), present[:, None])
+
+
+class TextualGraph(nn.Module):
+    """Matches of words spread to the words they are linked with."""
+
+    def __init__(self, blocks: int, hidden: int):
+        super().__init__()
+        self.convolve = nn.Linear(blocks, hidden)
+        self.readout = Readout(hidden)
+
+    def forward(
+        self,
+        match: Float[Tensor, "images texts words blocks"],
+        links: Float[Tensor, "texts words words"],
+        present: Bool[Tensor, "texts words"],
+    ) -> Float[Tensor, "images texts"]:
+        spread_out = torch.einsum("twv,itvb->itwb", links, match)
+        return self.readout(self.convolve(spread_out), present[None])
+
+
+class Gsmn(Method):
+    """Node matching and structure matching, of regions with words and back."""
+
+    def __init__(
+        self,
+        visual_dim: int,
+        dim: int,
+        text: TextEncoder,
+        visual_graph: VisualGraph,
+        textual_graph: TextualGraph,
+        *,
+        graph: Graph,
+        smooth: float,
+        blocks: int,
+        faithful: bool,
+        squash: Squash,
+        tile_mb: int,
+        recompute: bool,
+        dropout_image: float,
+        dropout_head: float,
+    ):
+        super().__init__()
+        self.drop_image = nn.Dropout(dropout_image)
+        self.project = spread(nn.Linear(visual_dim, dim))
+        self.text = text
+        self.drop = nn.Dropout(dropout_head)
+        self.visual_graph, self.textual_graph = visual_graph, textual_graph
+        self.graph, self.faithful = graph, faithful
+        self.smooth, self.blocks = smooth, blocks
+        self.squash: Squash = squash
+        self.tile_mb, self.recompute = tile_mb, recompute
+
+    def encode_visual(self, visual: Regions) -> Encoded:
+        if visual.boxes is None:
+            raise BadFeatures(
+                "The image features have no 'boxes'. Expected where each region lies, which "
+                "GSMN compares. Use features made by `avow features`, or another method."
+            )
+        parts = self._finish(self.project(self.drop_image(visual.features)), visual.present)
+        return Encoded(parts, visual.present, boxes=visual.boxes)
+
+    def encode_text(self, text: Tokens) -> Encoded:
+        parts = self._finish(self.text(text), text.present)
+        edges = text.edges if self.graph == "sparse" else None
+        return Encoded(parts, text.present, edges=edges)
+
+    def score(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
+        return self.scores(visual, text).sum(0)
+
+    def scores(self, visual: Encoded, text: Encoded) -> Float[Tensor, "2 images texts"]:
+        """The score of the visual graphs and that of the textual graphs."""
+        parts = visual.parts.shape[1] + text.parts.shape[1]
+        # what every node gathers, and its product with the node
+        size = 2 * parts * text.parts.shape[2] * text.parts.element_size()
+        return in_tiles(
+            self._compare, visual, text, size, self.tile_mb * MB, recompute=self.recompute
+        )
+
+    def similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
+        return squashed(self.score(visual, text), self.squash, largest=None)
+
+    def weights(self, visual: Encoded) -> Float[Tensor, "images regions regions kernels"]:
+        """How loudly each region hears every other, by kernel."""
+        assert visual.boxes is not None, "encode_visual keeps the boxes"
+        weights = self.visual_graph.weights(visual.boxes, visual.present)
+        if not self.faithful:
+            return weights
+        return torch.diag_embed(weights.sum(2).mT, dim1=1, dim2=2)
+
+    def links(self, text: Encoded) -> Float[Tensor, "texts words words"]:
+        """How much each word takes over from every other; over those, one."""
+        alike = self.smooth * text.parts @ text.parts.mT
+        links = alike.masked_fill(~text.present[:, None], -torch.inf).softmax(-1)
+        joined = torch.ones_like(links)
+        if text.edges is not None:
+            itself = torch.eye(links.shape[-1], device=links.device)
+            joined = (text.edges | text.edges.mT).to(links) + itself
+            links = links * joined
+            links = links / links.sum(-1, keepdim=True).clamp(min=_EPSILON)
+        return torch.diag_embed((links * joined).sum(-1)) if self.faithful else links
+
+    def _compare(self, visual: Encoded, text: Encoded) -> Float[Tensor, "2 images texts"]:
+        regions, words = visual.parts, text.parts
+        seen, said = visual.present[:, None], text.present[None]
+        products = torch.einsum("ird,twd->itrw", regions, words)
+        to_words = focus(products, seen, said, self.smooth)
+        gathered = torch.einsum("itrw,twd->itrd", to_words, words)
+        by_region = block_cosine(regions[:, None], gathered, self.blocks)
+        to_regions = focus(products.mT, said, seen, self.smooth)
+        gathered = torch.einsum("itwr,ird->itwd", to_regions, regions)
+        by_word = block_cosine(words[None], gathered, self.blocks)
+        from_images = self.visual_graph(by_region, self.weights(visual), visual.present)
+        from_texts = self.textual_graph(by_word, self.links(text), text.present)
+        return torch.stack([from_images, from_texts])
+
+    def pretrained_parameters(self) -> list[nn.Parameter]:
+        return self.text.pretrained_parameters()
+
+    def use_word_vectors(
+        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
+    ) -> int:
+        return self.text.use_word_vectors(listed, words, vectors)
+
+    def save_parts(self, folder: Path) -> None:
+        self.text.save_parts(folder)
+
+    def _finish(
+        self, states: Float[Tensor, "items parts dim"], present: Bool[Tensor, "items parts"]
+    ) -> Float[Tensor, "items parts dim"]:
+        # comparing keeps full precision even where the encoders run in bfloat16
+        return unit(self.drop(states).float()) * present[..., None]
+
+
+def build(
+    *,
+    visual_dim: int = 2048,
+    vocabulary: int = 10_000,
+    dim: int = 1024,
+    word_dim: int = 300,
+    text: TextKind = "gru",
+    text_source: str = "",
+    pretrained: bool = True,
+    graph: Graph = "dense",
+    smooth: float = 20.0,
+    blocks: int = 16,
+    hidden: int = 32,
+    kernels: int = 8,
+    faithful: bool = False,
+    squash: Squash = "tanh",
+    tile_mb: int = 1024,
+    recompute: bool = True,
+    dropout_word: float = 0.0,
+    dropout_image: float = 0.0,
+    dropout_head: float = 0.0,
+) -> Gsmn:
+    """graph: "sparse" joins words by the edges their tokens come with, "dense" joins all.
+
+    Tokens that come without edges are joined all with all in either case.
+    smooth: how sharply nodes choose; published are 20 on Flickr30K and 10 on MS-COCO.
+    blocks: equal stretches of channels with a cosine each; fewer where `dim` is small.
+    faithful: whether a node hears only itself, as in the published system.
+    tile_mb: the most that one intermediate tensor may take. recompute: forget them, and
+    compute them again for the gradient.
+    """
+    if hidden % kernels:
+        raise BadRecipe(
+            f"kernels of 'gsmn' in methods is '{kernels}'. Expected a divisor of hidden, "
+            f"which is {hidden}. Change one of them."
+        )
+    # the cosine of a single channel is its sign, which learns nothing
+    blocks = next(n for n in range(min(blocks, max(1, dim // 2)), 0, -1) if dim % n == 0)
+    encoder = build_text(
+        text,
+        dim=dim,
+        vocabulary=vocabulary,
+        word_dim=word_dim,
+        source=text_source,
+        pretrained=pretrained,
+        dropout=dropout_word,
+    )
+    return Gsmn(
+        visual_dim,
+        dim,
+        encoder,
+        VisualGraph(blocks, hidden, kernels),
+        TextualGraph(blocks, hidden),
+        graph=graph,
+        smooth=smooth,
+        blocks=blocks,
+        faithful=faithful,
+        squash=squash,
+        tile_mb=tile_mb,
+        recompute=recompute,
+        dropout_image=dropout_image,
+        dropout_head=dropout_head,
+    )

@@ -1,0 +1,150 @@
+"""SAF: similarity vectors weighed by how much they say, then summed.
+
+Paper: Diao et al., "Similarity Reasoning and Filtration for Image-Text Matching",
+AAAI 2021 (similarity attention filtration, Eq. 9-10).
+
+Published systems go through the captions one by one, so the batch normalisation of the
+weights sees one caption with all images at a time: it normalises by that caption's own
+statistics, and its running ones move once per caption, in order. Here all captions are
+normalised at once, each by its own, and the moves are summed up in closed form.
+
+`score` is the logit; what published systems rank by and what `squash` means is told in
+`sgr`, and so is SGRAF, the average of the two.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from avow.blocks.normalise import precise, unit
+from avow.blocks.projection import spread
+from avow.blocks.text import TextKind
+from avow.methods._similarity_vectors import (
+    Head,
+    Reader,
+    SimilarityVectors,
+    Squash,
+    similarity_vectors,
+)
+
+
+class CaptionNorm(nn.Module):
+    """Batch normalisation of one number per node, for each caption by itself."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, momentum: float = 0.1, eps: float = 1e-5):
+        super().__init__()
+        self.momentum, self.eps = momentum, eps
+        self.weight = nn.Parameter(torch.ones(1))
+        self.bias = nn.Parameter(torch.zeros(1))
+        self.register_buffer("running_mean", torch.zeros(1))
+        self.register_buffer("running_var", torch.ones(1))
+
+    def forward(
+        self,
+        values: Float[Tensor, "images texts nodes"],
+        present: Bool[Tensor, "texts nodes"],
+    ) -> tuple[Float[Tensor, "images texts nodes"], Float[Tensor, "texts moments"]]:
+        """The values normalised, and what to remember of each caption."""
+        if not self.training:
+            mean, var = self.running_mean, self.running_var
+            moments = values.new_empty(len(present), 0)
+        else:
+            count = present.sum(1) * len(values)
+            share = present / count[:, None]
+            mean = (values * share).sum((0, 2))[:, None]
+            var = ((values - mean).square() * share).sum((0, 2))[:, None]
+            unbiased = var[:, 0] * count / (count - 1)
+            moments = torch.stack([mean[:, 0], unbiased], 1).detach()
+        scale = self.weight * (var + self.eps).rsqrt()
+        return (values - mean) * scale + self.bias, moments
+
+    @torch.no_grad()
+    def remember(self, moments: Float[Tensor, "texts 2"]) -> None:
+        """One step of the running statistics per caption, in order, all at once.
+
+        r <- (1 - m) r + m s, n times, is (1 - m)^n r + sum of m (1 - m)^(n - 1 - t) s_t.
+        """
+        count, keep = len(moments), 1 - self.momentum
+        ages = torch.arange(count - 1, -1, -1).to(moments)
+        mean, var = (self.momentum * keep**ages) @ moments
+        self.running_mean.mul_(keep**count).add_(mean)
+        self.running_var.mul_(keep**count).add_(var)
+
+
+class AttentionFiltration(Head):
+    """A weighted sum of the nodes, normalised, to one number."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.weigh = spread(nn.Linear(dim, 1, bias=False))
+        self.norm = CaptionNorm()
+        self.judge = spread(nn.Linear(dim, 1))
+
+    def reader(self, kind: torch.dtype) -> Reader:
+        weigh = self.weigh.weight.to(kind)
+
+        def read(
+            nodes: Float[Tensor, "images texts nodes dim"], present: Bool[Tensor, "texts nodes"]
+        ) -> tuple[Float[Tensor, "images texts"], Float[Tensor, "texts moments"]]:
+            values, moments = self.norm(precise(linear(nodes, weigh).squeeze(-1)), present)
+            open_ = values.sigmoid() * present
+            # open gates are positive, so their sum is their l1 norm
+            share = open_ / (open_.sum(-1, keepdim=True) + 1e-8)
+            summed = (share[:, :, None].to(kind) @ nodes).squeeze(2)
+            vector = unit(precise(summed))
+            return linear(vector, self.judge.weight, self.judge.bias).squeeze(-1), moments
+
+        return read
+
+    def remember(self, moments: Float[Tensor, "texts moments"]) -> None:
+        self.norm.remember(moments)
+
+
+def build(
+    *,
+    visual_dim: int = 2048,
+    vocabulary: int = 10_000,
+    dim: int = 1024,
+    word_dim: int = 300,
+    text: TextKind = "gru",
+    text_source: str = "",
+    pretrained: bool = True,
+    regions: int = 36,
+    similarity_dim: int = 256,
+    smooth: float = 9.0,
+    squash: Squash = "tanh",
+    dropout_word: float = 0.4,
+    dropout_image: float = 0.0,
+    dropout_head: float = 0.4,
+    tile_mb: int = 0,
+    recompute: bool = False,
+) -> SimilarityVectors:
+    """regions: the most an image may have. smooth: how sharply words look at regions.
+
+    dropout_word acts on word vectors, dropout_image on region features, dropout_head where
+    the gist is weighed. tile_mb: the largest intermediate; 0 chooses for the device.
+    recompute: keep nothing of a tile for the gradient, and compute it a second time then.
+    """
+    return similarity_vectors(
+        AttentionFiltration(similarity_dim),
+        visual_dim=visual_dim,
+        vocabulary=vocabulary,
+        dim=dim,
+        word_dim=word_dim,
+        text=text,
+        text_source=text_source,
+        pretrained=pretrained,
+        regions=regions,
+        similarity_dim=similarity_dim,
+        smooth=smooth,
+        squash=squash,
+        dropout_word=dropout_word,
+        dropout_image=dropout_image,
+        dropout_head=dropout_head,
+        tile_mb=tile_mb,
+        recompute=recompute,
+    )

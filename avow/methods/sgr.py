@@ -1,0 +1,155 @@
+"""SGR: similarity vectors that talk to each other in a small graph, then the whole's node.
+
+Paper: Diao et al., "Similarity Reasoning and Filtration for Image-Text Matching",
+AAAI 2021 (similarity graph reasoning, Eq. 6-8). As published, the steps share no weights,
+have no residual, and their softmax is not scaled.
+
+`score` is the logit. Published systems rank by its sigmoid (SGRAF, TCL) or by
+exp(tanh / tau) (DECL), and learn evidence from its tanh (TCL, DECL); all of them order the
+candidates of one network alike, but a margin means something else under each, and so does
+the average of two networks. `squash = "tanh"` is for evidence, `"sigmoid"` for the hinge
+as SGRAF was trained, `"none"` leaves the range open.
+
+SGRAF is the average of a SAF and an SGR that were trained apart: train the pair of recipes
+`saf_hinge` and `sgr_hinge`, and average their similarities.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from avow.blocks.normalise import precise
+from avow.blocks.projection import spread
+from avow.blocks.text import TextKind
+from avow.core.errors import BadRecipe
+from avow.methods._similarity_vectors import (
+    Head,
+    Reader,
+    SimilarityVectors,
+    Squash,
+    similarity_vectors,
+)
+
+
+class GraphStep(nn.Module):
+    """x <- relu(W (softmax(Q(x) K(x)^T) x)): every node looks at every node (Eq. 7-8).
+
+    | symbol           | here              |
+    |------------------|-------------------|
+    | $W_{in}$         | `query`           |
+    | $W_{out}$        | `key`             |
+    | $W_r$            | `update`          |
+
+    A bias of the keys would add the same to all logits of a node, which the softmax takes
+    away. Query and key then act through their product alone: q.k = (x Q^T K + b K) . x, one
+    projection instead of two. The bias of `update` may be added before the mixing, because
+    the weights of a node sum to one; so one matrix makes both projections at once.
+    """
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.query = spread(nn.Linear(dim, dim))
+        self.key = spread(nn.Linear(dim, dim, bias=False))
+        self.update = spread(nn.Linear(dim, dim))
+
+    def asking(self) -> tuple[Float[Tensor, "dim dim"], Float[Tensor, " dim"]]:
+        """The map whose product with a node is the logit of looking at it."""
+        return self.key.weight.T @ self.query.weight, self.query.bias @ self.key.weight
+
+    def joined(self) -> tuple[Float[Tensor, "both dim"], Float[Tensor, " both"]]:
+        """That map, and below it the update."""
+        matrix, bias = self.asking()
+        return (
+            torch.cat([matrix, self.update.weight]),
+            torch.cat([bias, self.update.bias]),
+        )
+
+
+class GraphReasoning(Head):
+    """All steps but the last for every node; the last for node 0, which alone is read."""
+
+    def __init__(self, dim: int, steps: int):
+        super().__init__()
+        self.steps = nn.ModuleList(GraphStep(dim) for _ in range(steps))
+        self.judge = spread(nn.Linear(dim, 1))
+
+    def reader(self, kind: torch.dtype) -> Reader:
+        *early, last = (step for step in self.steps if isinstance(step, GraphStep))
+        joined = [tuple(part.to(kind) for part in step.joined()) for step in early]
+        asking = tuple(part.to(kind) for part in last.asking())
+        update = last.update.weight.to(kind), last.update.bias.to(kind)
+
+        def read(
+            nodes: Float[Tensor, "images texts nodes dim"], present: Bool[Tensor, "texts nodes"]
+        ) -> tuple[Float[Tensor, "images texts"], Float[Tensor, "texts moments"]]:
+            hidden = ~present[:, None]
+            for matrix, bias in joined:
+                question, message = linear(nodes, matrix, bias).chunk(2, -1)
+                nodes = (_looks(question, nodes, hidden) @ message).relu()
+            question = linear(nodes[:, :, :1], *asking)
+            heard = _looks(question, nodes, hidden) @ nodes
+            top = linear(heard.squeeze(2), *update).relu()
+            scores = linear(precise(top), self.judge.weight, self.judge.bias).squeeze(-1)
+            return scores, scores.new_empty(len(present), 0)
+
+        return read
+
+
+def _looks(
+    question: Float[Tensor, "images texts asking dim"],
+    nodes: Float[Tensor, "images texts nodes dim"],
+    hidden: Bool[Tensor, "texts 1 nodes"],
+) -> Float[Tensor, "images texts asking nodes"]:
+    """How much each asking node looks at each node."""
+    logits = precise(question @ nodes.mT)
+    return logits.masked_fill(hidden, -torch.inf).softmax(-1).to(nodes.dtype)
+
+
+def build(
+    *,
+    visual_dim: int = 2048,
+    vocabulary: int = 10_000,
+    dim: int = 1024,
+    word_dim: int = 300,
+    text: TextKind = "gru",
+    text_source: str = "",
+    pretrained: bool = True,
+    regions: int = 36,
+    similarity_dim: int = 256,
+    steps: int = 3,
+    smooth: float = 9.0,
+    squash: Squash = "tanh",
+    dropout_word: float = 0.4,
+    dropout_image: float = 0.0,
+    dropout_head: float = 0.4,
+    tile_mb: int = 0,
+    recompute: bool = False,
+) -> SimilarityVectors:
+    """regions: the most an image may have. steps: of the graph. smooth: of the attention.
+
+    dropout_word acts on word vectors, dropout_image on region features, dropout_head where
+    the gist is weighed. tile_mb: the largest intermediate; 0 chooses for the device.
+    recompute: keep nothing of a tile for the gradient, and compute it a second time then.
+    """
+    if steps < 1:
+        raise BadRecipe(f"The graph has '{steps}' steps. Expected at least 1; change steps.")
+    return similarity_vectors(
+        GraphReasoning(similarity_dim, steps),
+        visual_dim=visual_dim,
+        vocabulary=vocabulary,
+        dim=dim,
+        word_dim=word_dim,
+        text=text,
+        text_source=text_source,
+        pretrained=pretrained,
+        regions=regions,
+        similarity_dim=similarity_dim,
+        smooth=smooth,
+        squash=squash,
+        dropout_word=dropout_word,
+        dropout_image=dropout_image,
+        dropout_head=dropout_head,
+        tile_mb=tile_mb,
+        recompute=recompute,
+    )

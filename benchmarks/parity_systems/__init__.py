@@ -1,0 +1,1 @@
+"""Parity systems: one file per published family, each saying how to recompute its numbers."""

@@ -1,0 +1,37 @@
+"""Losses alone, of RVSE++, NCR, PCME++ and PCME, on one batch of recorded vectors."""
+
+from collections.abc import Iterator
+
+import torch
+
+from avow import losses
+from avow.core import folder
+from avow.core.contracts import Lesson
+from parity_systems._claims import Claim, inputs, not_yet
+from parity_systems._oracle import Oracle
+
+PREFIXES = ("losses_",)
+LATER = {"ncr_": "NCR", "pcmepp_": "PCME++", "pcme_": "PCME"}
+
+
+def recompute(oracle: Oracle) -> Iterator[Claim]:
+    for prefix, system in LATER.items():
+        found = [name for name in oracle.arrays if name.startswith(prefix)]
+        yield from not_yet(found, system)
+    yield from inputs("img_emb", "cap_emb", "img_logvar", "cap_logvar")
+    for array in [name for name in oracle.arrays if name.startswith("rvsepp_loss_eps")]:
+        yield from selective(oracle, array.removeprefix("rvsepp_loss_eps"))
+
+
+def selective(oracle: Oracle, near: str) -> Iterator[Claim]:
+    """The loss of RVSE++ and its gradients, for one threshold."""
+    images, texts = (
+        torch.from_numpy(oracle.arrays[name]).requires_grad_()
+        for name in ("img_emb", "cap_emb")
+    )
+    loss = folder.build(losses, "selhn", margin=0.2, near=float(near))
+    value = next(loss.steps(lambda: [images @ texts.T], Lesson.paired(len(images))))
+    value.backward()
+    yield Claim(f"rvsepp_loss_eps{near}", value.detach())
+    yield Claim(f"rvsepp_gradimg_eps{near}", images.grad)
+    yield Claim(f"rvsepp_gradcap_eps{near}", texts.grad)

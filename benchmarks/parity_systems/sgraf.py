@@ -1,0 +1,40 @@
+"""SGRAF: SAF or SGR, ranked and trained by the sigmoid of their score."""
+
+from collections.abc import Iterator
+
+from avow.assembly.published import Imported
+from parity_systems._claims import Claim, When, stepwise
+from parity_systems._oracle import Oracle
+from parity_systems._ranking import hinges, of_ranks
+from parity_systems._steps import enrol, see, vectors
+
+PREFIXES = ("sgraf_",)
+
+
+def recompute(oracle: Oracle) -> Iterator[Claim]:
+    imported = oracle.imported("sgraf", squash="sigmoid")
+    yield from after(oracle, imported, "init", "start")
+    batch = oracle.problem.batch()
+    seen = see(imported.views[0], batch.visual, batch.text)
+    yield Claim("batch_sims_eval", seen.similarity)
+    for name, value in hinges(seen.similarity, float(oracle.options["margin"])).items():
+        yield Claim(name, value)
+    course = enrol(imported, oracle.options, "adam")
+    values = []
+    for step in range(1, oracle.arrays["train_loss"].size + 1):
+        values.append(course.learn(oracle.problem.batch(step - 1)))
+        yield from after(oracle, imported, f"after{step}", "after")
+    yield from stepwise("train_loss", values)
+
+
+def after(oracle: Oracle, imported: Imported, prefix: str, when: When) -> Iterator[Claim]:
+    if f"{prefix}_sims" not in oracle.arrays:
+        return
+    seen = see(imported.views[0], oracle.problem.visual, oracle.problem.text)
+    if prefix == "init":
+        for name, encoded in (("img_emb", seen.images), ("cap_emb", seen.texts)):
+            if name in oracle.arrays:
+                yield Claim(name, vectors(encoded, oracle.arrays[name]))
+    yield Claim(f"{prefix}_sims", seen.similarity, when)
+    if f"{prefix}_i2t" in oracle.arrays:
+        yield from of_ranks(oracle, seen.similarity, f"{prefix}_sims", f"{prefix}_{{}}", when)
