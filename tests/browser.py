@@ -56,7 +56,9 @@ def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
         # root may not use the sandbox, and the pages are our own
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        opened = driver.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
         yield opened
         opened.close()
 
