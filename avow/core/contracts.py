@@ -191,6 +191,9 @@ class Encoded:
 class Method(nn.Module, ABC):
     """A way to compare images (or videos) with texts: one file in `methods/`."""
 
+    keeps_regions = False
+    """Whether a region's place counts, so that training may mask regions but not drop them."""
+
     @abstractmethod
     def encode_visual(self, visual: Regions) -> Encoded: ...
 

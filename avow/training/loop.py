@@ -63,7 +63,7 @@ def train(
         accelerator.device,
         accelerator.process_index,
         accelerator.num_processes,
-        keeps_regions=any(getattr(view, "keeps_regions", False) for view in model.views),
+        keeps_regions=any(view.keeps_regions for view in model.views),
     )
     learner = Learner(accelerator, comparison, model.views, loss, optimiser, settings)
     log = Log(run, reached, enabled=accelerator.is_main_process)
