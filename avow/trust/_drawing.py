@@ -79,7 +79,7 @@ class Drawing:
         body = re.sub(r'(?<=\sid=")|(?<=href="#)|(?<=url\(#)', f"{self.name}-", body)
         body = re.sub(r'(?<=<svg)((?:\s\w+="[^"]*")*)', _without_size, body, count=1)
         for colour, name in VARIABLES.items():
-            body = body.replace(colour, colour)
+            body = body.replace(colour, f"var(--{name})")
         label = escape(self.alt, quote=True)
         return body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
