@@ -77,3 +77,13 @@ def test_resumed_on_the_device(tmp_path, monkeypatch):
     assert same(one, other) or all(
         torch.allclose(one[name], other[name], rtol=1e-3, atol=1e-4) for name in one
     )
+
+
+@pytest.mark.parametrize("name", ["tcvse", "vse_infty"])
+def test_gradients_in_bf16_are_finite(name):
+    torch.manual_seed(0)
+    views = [folder.build(methods, name, **SIZES).cuda()]
+    comparison = Comparison(views, bf16=True)
+    scores, _ = comparison(regions([5, 3, 1]).to("cuda"), tokens([7, 4, 2]).to("cuda"))
+    found = torch.autograd.grad(scores[0].square().sum(), list(comparison.parameters()))
+    assert all(torch.isfinite(gradient).all() for gradient in found)

@@ -14,6 +14,7 @@ from avow.metrics.calibration import (
     debiased_calibration_error,
     expected_calibration_error,
     reliability,
+    squared_calibration_error,
 )
 from avow.metrics.rejection import (
     aurc,
@@ -38,6 +39,7 @@ def draw(seed: int, count: int = 40, levels: int = 0) -> tuple[np.ndarray, np.nd
     return confidence, rng.random(count) < confidence
 
 
+@settings(deadline=None)
 @given(seeds, st.integers(2, 30))
 def test_curve_equals_a_plain_loop_without_ties(seed, count):
     confidence, right = draw(seed, count)
@@ -78,6 +80,7 @@ def test_an_oracle_has_no_excess():
     assert coverage_at_risk(right.astype(float), right, 0.0) == pytest.approx(right.mean())
 
 
+@settings(deadline=None)
 @given(seeds)
 def test_nauc_equals_its_definition(seed):
     """Reject 0, 10 … 90 % by confidence; areas by scikit-learn; flat 0, oracle 1."""
@@ -107,6 +110,7 @@ def test_median_rank_curve_by_hand():
     assert curve.value.tolist() == [1.0, 2.0, 3.0]
 
 
+@settings(deadline=None)
 @given(seeds, st.sampled_from([0, 3]))
 def test_auroc_equals_scikit_learn(seed, levels):
     confidence, right = draw(seed, 40, levels)
@@ -114,6 +118,11 @@ def test_auroc_equals_scikit_learn(seed, levels):
         return
     found = auroc(confidence[right], confidence[~right])
     assert found == pytest.approx(roc_auc_score(right, confidence))
+
+
+def test_auroc_without_one_side_has_no_value():
+    assert np.isnan(auroc(np.zeros(0), np.ones(3)))
+    assert np.isnan(auroc(np.ones(3), np.zeros(0)))
 
 
 @settings(deadline=None)
@@ -128,6 +137,7 @@ def test_ece_equals_scikit_learns_curve(seed):
     assert expected_calibration_error(stated, right, 10) == pytest.approx(expected, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(seeds, st.integers(1, 20))
 def test_equal_mass_bins_hold_equally_many(seed, bins):
     stated, right = draw(seed, 20 * bins)
@@ -165,6 +175,75 @@ def test_debiased_error_is_small_for_the_truth_and_large_for_a_lie():
     assert debiased_calibration_error(lying, right, draws=200) > 0.1
 
 
+@settings(deadline=None)
+@given(seeds, st.booleans())
+def test_squared_error_equals_a_loop_over_pairs(seed, grouped):
+    stated, right = draw(seed, 30)
+    group = np.random.default_rng(seed).integers(0, 12, 30) if grouped else np.arange(30)
+    total, weight = 0.0, 0
+    for part in range(4):
+        inside = [i for i in range(30) if part < max(stated[i] * 4, 1e-9) <= part + 1]
+        products = [
+            (stated[i] - right[i]) * (stated[j] - right[j])
+            for i in inside
+            for j in inside
+            if group[i] != group[j]
+        ]
+        if products:
+            total += len(inside) * np.mean(products)
+            weight += len(inside)
+    found = squared_calibration_error(stated, right, 4, group=group if grouped else None)
+    assert found == pytest.approx(total / weight, abs=1e-12)
+
+
+@settings(deadline=None)
+@given(seeds)
+def test_squared_error_is_kumars_where_statements_are_equal(seed):
+    """Square of the gap less the estimated variance of the share that came true."""
+    stated, right = draw(seed, 200, levels=5)
+    expected = 0.0
+    for value in np.unique(stated):
+        came, count = right[stated == value].mean(), (stated == value).sum()
+        expected += count / 200 * ((value - came) ** 2 - came * (1 - came) / (count - 1))
+    found = squared_calibration_error(stated, right, 1000)
+    assert found == pytest.approx(expected)
+
+
+def test_squared_error_of_the_truth_is_zero_on_average_and_of_a_lie_its_square():
+    """With few queries the ECE of both is inflated; this is not, captions or none."""
+    truths, lies, captions, plain = [], [], [], []
+    for seed in range(200):
+        stated, right = draw(seed, 100)
+        stated = 0.1 + 0.8 * stated
+        right = np.random.default_rng(seed + 9999).random(100) < stated
+        truths.append(squared_calibration_error(stated, right))
+        lies.append(squared_calibration_error(stated + 0.1, right))
+        plain.append(expected_calibration_error(stated, right))
+        five, same = np.repeat(stated, 5), np.repeat(right, 5)
+        captions.append(squared_calibration_error(five, same, group=np.repeat(range(100), 5)))
+    for found, expected in ((truths, 0), (lies, 0.01), (captions, 0)):
+        assert abs(np.mean(found) - expected) < 3 * np.std(found) / 200**0.5
+        assert np.std(found) < 0.02
+    assert np.mean(plain) > 0.1
+
+
+def test_debiased_by_pairs_approaches_the_true_gap_and_by_floor_falls_short():
+    stated, _ = draw(1, 3000)
+    stated = 0.1 + 0.8 * stated
+    right = np.random.default_rng(2).random(3000) < stated
+    by_pairs = debiased_calibration_error(stated + 0.05, right, by="pairs")
+    by_floor = debiased_calibration_error(stated + 0.05, right, draws=200)
+    assert by_pairs == pytest.approx(0.05, abs=0.012)
+    assert by_floor < 0.04
+    assert debiased_calibration_error(stated, right, by="pairs") < 0.015
+
+
+def test_a_lone_statement_has_no_squared_error():
+    alone = squared_calibration_error(np.array([0.5]), np.array([True]))
+    assert np.isnan(alone)
+
+
+@settings(deadline=None)
 @given(seeds)
 def test_brier_equals_scikit_learn(seed):
     stated, right = draw(seed, 60)

@@ -2,7 +2,7 @@
 
 import datetime
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 import avow
 from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.scores import Blocks, batches, compare, encode
-from avow.core.contracts import Encoded, Method
+from avow.core.contracts import Encoded, Method, Tokens
 from avow.core.errors import BadData
 from avow.data._captions import TokenTable
 from avow.metrics.recall import (
@@ -87,10 +87,20 @@ def score_views(
 def encode_captions(
     view: Method, table: TokenTable, device: torch.device | str, block: int
 ) -> Encoded:
-    """All captions of a table; short ones together, so that little padding is encoded."""
+    """All captions of a table, as a view encodes them."""
+    return encode_table(view.encode_text, table, device, block)
+
+
+def encode_table(
+    encoder: Callable[[Tokens], Encoded],
+    table: TokenTable,
+    device: torch.device | str,
+    block: int,
+) -> Encoded:
+    """Short captions together, so that little padding is encoded; in the table's order."""
     order = table.lengths.argsort(stable=True)
     encoded = encode(
-        view.encode_text,
+        encoder,
         (table.tokens(order[part]) for part in batches(len(order), block)),
         device,
     )

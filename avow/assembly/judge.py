@@ -1,5 +1,6 @@
 """Evaluate what lies on disk: a trained run on a split, or anybody's vectors."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from avow.assembly.features import default_folder
 from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.scores import Blocks, from_vectors
+from avow.core.contracts import PairedDataset
 from avow.core.errors import BadData, BadFeatures
 from avow.data._captions import TokenTable
 from avow.data._features import FeatureStore
@@ -29,20 +31,8 @@ def judge_run(
 ) -> Evaluation:
     """A trained run on `split` of its own dataset, or of `data`."""
     model = Model.from_pretrained(run, device)
-    wanted = {**model.recipe.data, **({"name": data} if data else {})}
-    dataset = open_dataset(**wanted)
-    store = None
-    if model.recipe.features is not None:
-        made = model.recipe.features
-        usual = default_folder(dataset.name, made.label, made.size, made.grid)
-        store = FeatureStore.open(features or usual)
-        store.check(dataset=dataset, identity=model.visual["identity"], grid=made.grid)
-    chosen = FeaturedSplit.join(dataset, split, store)
-    if chosen.dim != model.visual["dim"]:
-        raise BadFeatures(
-            f"The features of {dataset.name!r} have {chosen.dim} numbers per part. "
-            f"Expected {model.visual['dim']}, as the run {str(run)!r} was trained with."
-        )
+    dataset, splits = open_splits(model, data, features, [split])
+    chosen = splits[split]
     table = TokenTable.from_captions(model.tokeniser, chosen.captions)
     scores = score_views(model.views, chosen, table, device, blocks, progress)
     about = {
@@ -54,6 +44,28 @@ def judge_run(
         "history": model.history,
     }
     return evaluate(scores, chosen.image_of, fold=fold, draws=draws, about=about)
+
+
+def open_splits(
+    model: Model, data: str, features: Path | None, names: Sequence[str]
+) -> tuple[PairedDataset, dict[str, FeaturedSplit]]:
+    """Splits of a model's own dataset, or of `data`, with features the model can read."""
+    wanted = {**model.recipe.data, **({"name": data} if data else {})}
+    dataset = open_dataset(**wanted)
+    store = None
+    if model.recipe.features is not None:
+        made = model.recipe.features
+        usual = default_folder(dataset.name, made.label, made.size, made.grid)
+        store = FeatureStore.open(features or usual)
+        store.check(dataset=dataset, identity=model.visual["identity"], grid=made.grid)
+    splits = {name: FeaturedSplit.join(dataset, name, store) for name in names}
+    for chosen in splits.values():
+        if chosen.dim != model.visual["dim"]:
+            raise BadFeatures(
+                f"The features of {dataset.name!r} have {chosen.dim} numbers per part. "
+                f"Expected {model.visual['dim']}, as the run was trained with."
+            )
+    return dataset, splits
 
 
 def judge_vectors(

@@ -9,6 +9,7 @@ stay reachable. Opinions carry the K, tau and evidence function they were formed
 `evidence_settings`, because an uncertainty means nothing without them.
 """
 
+import hashlib
 import json
 from collections.abc import Sequence
 from functools import cached_property
@@ -25,7 +26,7 @@ import avow
 from avow import backbones, methods
 from avow.assembly.checkpoint import load_weights, read_json, save_weights
 from avow.assembly.evaluate import encode_captions
-from avow.assembly.pairs import whole
+from avow.assembly.pairs import some, whole
 from avow.assembly.photographs import grid_regions, open_photograph
 from avow.assembly.recipe import Recipe
 from avow.assembly.scores import batches, encode
@@ -34,6 +35,7 @@ from avow.core import folder
 from avow.core.contracts import Backbone, Method, Regions, Tokeniser
 from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
 from avow.core.files import new_folder
+from avow.core.fingerprint import of_text
 from avow.core.opinion import Opinion
 from avow.data._captions import TokenTable
 from avow.data._vocabulary import Vocabulary
@@ -106,6 +108,16 @@ class Model:
             view.to(device).eval()
         return self
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with any weight and with the recipe; what was fitted for a model names it."""
+        parts = [json.dumps(self.recipe.to_dict(), sort_keys=True)]
+        for view in self.views:
+            for name, tensor in view.state_dict().items():
+                content = tensor.detach().cpu().contiguous().numpy().tobytes()
+                parts += [name, hashlib.sha256(content).hexdigest()]
+        return of_text(parts)
+
     @property
     def device(self) -> torch.device:
         return next(self.views[0].parameters()).device
@@ -131,7 +143,7 @@ class Model:
         for view in self.views:
             visual = encode(
                 view.encode_visual,
-                (_part(regions, p) for p in _parts(regions)),
+                (some(regions, p) for p in _parts(regions)),
                 self.device,
             )
             text = encode_captions(view, table, self.device, _AT_ONCE)
@@ -271,9 +283,3 @@ def _fill(views: Sequence[Method], state: dict[str, Tensor], home: Path) -> None
 
 def _parts(regions: Regions) -> list[np.ndarray]:
     return list(batches(len(regions.features), _AT_ONCE))
-
-
-def _part(regions: Regions, place: np.ndarray) -> Regions:
-    index = torch.from_numpy(place)
-    boxes = None if regions.boxes is None else regions.boxes[index]
-    return Regions(regions.features[index], regions.present[index], boxes)

@@ -103,3 +103,10 @@ def whole(
     if boxes is not None:
         places = torch.from_numpy(boxes).to(features.device).expand(items, -1, -1)
     return Regions(features, present, places)
+
+
+def some(regions: Regions, items: Int[np.ndarray, " items"]) -> Regions:
+    """A choice of images, in the order given."""
+    index = torch.from_numpy(items).to(regions.features.device)
+    boxes = None if regions.boxes is None else regions.boxes[index]
+    return Regions(regions.features[index], regions.present[index], boxes)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Num
 from PIL import Image
 
 from avow.assembly.features import LARGEST, cell_boxes, pooled
@@ -33,7 +34,13 @@ def open_photograph(path: Path) -> Image.Image:
         ) from error
 
 
-@torch.inference_mode()
+def prepared(
+    backbone: Backbone, photographs: Sequence[Image.Image]
+) -> Num[np.ndarray, "photographs ..."]:
+    """What a backbone takes, on the host."""
+    return np.stack([backbone.prepare(one) for one in photographs])
+
+
 def grid_regions(
     backbone: Backbone,
     photographs: Sequence[Image.Image],
@@ -41,10 +48,20 @@ def grid_regions(
     device: torch.device | str,
 ) -> Regions:
     """Grid cells of photographs, rounded as stored features are."""
+    return pixel_regions(backbone, prepared(backbone, photographs), grid, device)
+
+
+@torch.inference_mode()
+def pixel_regions(
+    backbone: Backbone,
+    pixels: Num[np.ndarray, "photographs ..."],
+    grid: int,
+    device: torch.device | str,
+) -> Regions:
+    """The same of photographs that were prepared before."""
     parts = []
-    for start in range(0, len(photographs), _AT_ONCE):
-        some = photographs[start : start + _AT_ONCE]
-        pixels = torch.from_numpy(np.stack([backbone.prepare(one) for one in some]))
-        cells = pooled(backbone(pixels.to(device)), grid, backbone.identity)
+    for start in range(0, len(pixels), _AT_ONCE):
+        batch = torch.from_numpy(pixels[start : start + _AT_ONCE]).to(device)
+        cells = pooled(backbone(batch), grid, backbone.identity)
         parts.append(cells.half().float().cpu())
     return whole(torch.cat(parts), cell_boxes(grid))

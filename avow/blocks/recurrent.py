@@ -5,6 +5,8 @@ second direction reads every sequence turned around within its own length, so pa
 never read before a real step and nothing waits for the device.
 """
 
+from contextlib import nullcontext
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -23,10 +25,15 @@ class TwoWayGru(nn.Module):
         steps: Float[Tensor, "items steps inside"],
         present: Bool[Tensor, "items steps"],
     ) -> Float[Tensor, "items steps hidden"]:
-        turned = _turned(present)
-        forwards, _ = self.ahead(steps)
-        backwards, _ = self.back(_reorder(steps, turned))
-        mean = (forwards + _reorder(backwards, turned)) / 2
+        # cuDNN's gradients of a GRU in bfloat16 are not finite (seen with torch 2.11 on an
+        # H200), so on CUDA it never runs in less than float32
+        safe = steps.is_cuda
+        with torch.autocast(steps.device.type, enabled=False) if safe else nullcontext():
+            steps = steps.float() if safe else steps
+            turned = _turned(present)
+            forwards, _ = self.ahead(steps)
+            backwards, _ = self.back(_reorder(steps, turned))
+            mean = (forwards + _reorder(backwards, turned)) / 2
         return mean * present[..., None]
 
 

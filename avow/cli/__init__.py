@@ -1,4 +1,4 @@
-"""The command line: `avow features | train | evaluate | methods | recipes`.
+"""The command line: `avow features | train | evaluate | trust | methods | recipes`.
 
 Each command is one file; it parses, calls and prints. A mistake of the user ends in one
 sentence on stderr and exit code 1 (2 where the command itself was misspelt), never in a
@@ -15,6 +15,7 @@ from avow.cli.features import features
 from avow.cli.methods import methods
 from avow.cli.recipes import recipes
 from avow.cli.train import train
+from avow.cli.trust import trust
 from avow.core.errors import AvowError
 
 app = typer.Typer(
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (features, train, evaluate, methods, recipes):
+for command in (features, train, evaluate, trust, methods, recipes):
     app.command()(command)
 
 

@@ -197,6 +197,30 @@ class VectorMethod(Method):
         return self.vectors(visual) @ self.vectors(text).T
 
 
+class PooledMethod(VectorMethod):
+    """A vector method that pools an item first and then finishes the pooled vector.
+
+    Where only the finish is left to chance (dropout on what was pooled), drawing it again
+    need not pool again.
+    """
+
+    @abstractmethod
+    def pool_visual(self, visual: Regions) -> Float[Tensor, "items dim"]: ...
+
+    @abstractmethod
+    def pool_text(self, text: Tokens) -> Float[Tensor, "items dim"]: ...
+
+    @abstractmethod
+    def finish(self, pooled: Float[Tensor, "items dim"]) -> Encoded:
+        """The same for images and texts; cheap beside pooling."""
+
+    def encode_visual(self, visual: Regions) -> Encoded:
+        return self.finish(self.pool_visual(visual))
+
+    def encode_text(self, text: Tokens) -> Encoded:
+        return self.finish(self.pool_text(text))
+
+
 # --- learning -------------------------------------------------------------------------
 
 Similarities = Callable[[], Sequence[Float[Tensor, "images texts"]]]

@@ -56,6 +56,18 @@ def corrupt_words(
     return _compacted(ids, clean.present & (fate != DELETE))
 
 
+def corrupt_captions(table: TokenTable, ratio: float, generator: Generator) -> TokenTable:
+    """All captions of a table changed as `corrupt_words` does; every part is then a word."""
+    changed = corrupt_words(table, torch.arange(len(table.lengths)), ratio, generator)
+    place = torch.arange(changed.ids.shape[1]).expand_as(changed.ids)
+    return replace(
+        table,
+        ids=changed.ids.to(table.ids.dtype),
+        word=place.masked_fill(~changed.present, -1).to(table.word.dtype),
+        lengths=changed.lengths,
+    )
+
+
 def drop_regions(regions: Regions, ratio: float, generator: Generator) -> Regions:
     """Each region absent with probability `ratio`; at least one of an image stays."""
     _check_ratio(ratio)
@@ -75,6 +87,21 @@ def mask_regions(
     hidden = regions.present & (_chance(regions, generator) < ratio)
     features = regions.features.masked_fill(hidden[..., None], value)
     return replace(regions, features=features)
+
+
+def compact_regions(regions: Regions) -> Regions:
+    """The regions that are present moved to the front in their order, the rest cut off."""
+    longest = int(regions.present.sum(1).max())
+    order = (~regions.present).to(torch.uint8).argsort(dim=1, stable=True)[:, :longest]
+
+    def moved(values: Tensor) -> Tensor:
+        return values.gather(1, order[..., None].expand(-1, -1, values.shape[-1]))
+
+    return Regions(
+        moved(regions.features),
+        regions.present.gather(1, order),
+        None if regions.boxes is None else moved(regions.boxes),
+    )
 
 
 def _chance(regions: Regions, generator: Generator) -> Float[Tensor, "items parts"]:

@@ -111,20 +111,35 @@ def read_lines(path: Path) -> list[str]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file."""
-    try:
-        content = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise BadData(
-            f"The file '{path}' is not JSON at line {error.lineno}, column "
-            f"{error.colno} ({error.msg}). Expected one JSON object. Download or "
-            "write it again."
-        ) from None
+    content = _parsed(path, "one JSON object")
     if not isinstance(content, dict):
         raise BadData(
             f"The file '{path}' holds {_kind_of(content)}. Expected one JSON object. "
             "Check that it is the right file."
         )
     return content
+
+
+def read_list(path: Path) -> list[Any]:
+    """The JSON list in a file."""
+    content = _parsed(path, "a JSON list")
+    if not isinstance(content, list):
+        raise BadData(
+            f"The file '{path}' holds {_kind_of(content)}. Expected a JSON list. "
+            "Check that it is the right file."
+        )
+    return content
+
+
+def _parsed(path: Path, wanted: str) -> Any:
+    try:
+        return json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise BadData(
+            f"The file '{path}' is not JSON at line {error.lineno}, column "
+            f"{error.colno} ({error.msg}). Expected {wanted}. Download or "
+            "write it again."
+        ) from None
 
 
 def entry_of(

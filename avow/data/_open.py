@@ -28,6 +28,14 @@ def open_dataset(name: str, reader: str | None = None, **settings: Any) -> Paire
     raise _unknown(name)
 
 
+def dataset_file(name: str, file: str) -> Path:
+    """Where `file` lies, or should lie, in the folder of the dataset `name`."""
+    root = _located(name)
+    if root is None:
+        raise _unknown(name)
+    return (root if root.is_dir() else root.parent) / file
+
+
 def data_home() -> Path | None:
     """Where datasets are looked for by name: $AVOW_DATA, or `shared/data` beside us."""
     chosen = os.environ.get(HOME)

@@ -17,10 +17,10 @@ from avow.blocks.normalise import unit
 from avow.blocks.pooling import Pool, PoolKind, build_pool
 from avow.blocks.projection import VisualProjection
 from avow.blocks.text import TextEncoder, TextKind, build_text
-from avow.core.contracts import Encoded, Regions, Tokens, VectorMethod
+from avow.core.contracts import Encoded, PooledMethod, Regions, Tokens
 
 
-class JointEmbedding(VectorMethod):
+class JointEmbedding(PooledMethod):
     """Project, pool, normalise; the similarity is the cosine."""
 
     def __init__(
@@ -36,12 +36,18 @@ class JointEmbedding(VectorMethod):
         self.text, self.text_pool = text, text_pool
         self.drop = nn.Dropout(dropout_head)
 
-    def encode_visual(self, visual: Regions) -> Encoded:
-        parts = self.visual(visual.features)
-        return self._finish(self.visual_pool(parts, visual.present))
+    def pool_visual(self, visual: Regions) -> Float[Tensor, "items dim"]:
+        return self.visual_pool(self.visual(visual.features), visual.present)
 
-    def encode_text(self, text: Tokens) -> Encoded:
-        return self._finish(self.text_pool(self.text(text), text.present))
+    def pool_text(self, text: Tokens) -> Float[Tensor, "items dim"]:
+        return self.text_pool(self.text(text), text.present)
+
+    def finish(self, pooled: Float[Tensor, "items dim"]) -> Encoded:
+        # the cosine keeps full precision even where the encoders run in bfloat16
+        vector = unit(self.drop(pooled).float())[:, None]
+        return Encoded(
+            vector, torch.ones(vector.shape[:2], dtype=torch.bool, device=vector.device)
+        )
 
     def pretrained_parameters(self) -> list[nn.Parameter]:
         return self.text.pretrained_parameters()
@@ -53,13 +59,6 @@ class JointEmbedding(VectorMethod):
 
     def save_parts(self, folder: Path) -> None:
         self.text.save_parts(folder)
-
-    def _finish(self, pooled: Float[Tensor, "items dim"]) -> Encoded:
-        # the cosine keeps full precision even where the encoders run in bfloat16
-        vector = unit(self.drop(pooled).float())[:, None]
-        return Encoded(
-            vector, torch.ones(vector.shape[:2], dtype=torch.bool, device=vector.device)
-        )
 
 
 def joint_embedding(

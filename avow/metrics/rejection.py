@@ -123,7 +123,10 @@ def auroc(positive: Float[np.ndarray, " a"], negative: Float[np.ndarray, " b"]) 
     """Chance that a positive scores above a negative, ties counting half.
 
     With the confidences of right and wrong top answers: how well trust tells them apart.
+    NaN where one side is empty.
     """
+    if not len(positive) or not len(negative):
+        return float("nan")
     together = np.concatenate([positive, negative])
     _, place, count = np.unique(together, return_inverse=True, return_counts=True)
     last = np.cumsum(count)

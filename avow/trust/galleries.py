@@ -20,6 +20,7 @@ from torch import Tensor
 from avow.core.background import Background
 from avow.core.contracts import Asked
 from avow.core.opinion import EvidenceKind
+from avow.trust.probability import Probability, fit_probability
 from avow.trust.sight import Sight, describe, look
 
 SIZES = (20, 50, 100, 200, 500, 1000, 2500, 5000)
@@ -74,6 +75,11 @@ class Scored:
             part = part[:, :, chosen]
             usual = None if usual is None else usual.of(chosen)
         return Asked(part, self.own, self.tau, self.kind, usual)
+
+    @property
+    def averaged(self) -> Float[Tensor, "queries candidates"]:
+        """The mean of the views, by which candidates are ranked."""
+        return self.similarity.mean(0)
 
     @cached_property
     def belonging(self) -> tuple[Int[np.ndarray, " queries"], Int[np.ndarray, " candidates"]]:
@@ -171,12 +177,22 @@ def draw(
 
 
 def draw_sizes(
-    scored: Scored, sizes: Sequence[int] = SIZES, *, seed: int = 0, keep: int = KEEP
+    scored: Scored,
+    sizes: Sequence[int] = SIZES,
+    *,
+    seed: int = 0,
+    keep: int = KEEP,
+    absent: bool = False,
 ) -> Hits:
     """The same for several sizes, and for the whole gallery."""
     whole = scored.match.shape[1]
-    smaller = [draw(scored, size, seed=seed, keep=keep) for size in sizes if size < 0.8 * whole]
-    return Hits.join([*(hits for hits in smaller if hits), see(scored, keep=keep)])
+    smaller = [
+        draw(scored, size, seed=seed, keep=keep, absent=absent)
+        for size in sizes
+        if size < 0.8 * whole
+    ]
+    everything = see(scored, keep=keep, absent=absent)
+    return Hits.join([*(hits for hits in smaller if hits), everything])
 
 
 def deal(
@@ -184,16 +200,82 @@ def deal(
 ) -> Iterator[tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]]:
     """Disjoint galleries of about `size` candidates, and the queries that ask in each.
 
-    What belongs together stays together: the captions of an image are in one gallery.
+    What belongs together stays together: the captions of an image are in one gallery. Where
+    matches tie more than a gallery together ("a dog" and all its pictures), candidates are
+    dealt one by one, and a query asks in a gallery that holds one of its matches.
     """
     of_query, of_candidate = scored.belonging
     groups = int(max(of_query.max(initial=0), of_candidate.max(initial=0))) + 1
     weight = np.bincount(of_candidate, minlength=groups)
-    mixed = np.random.default_rng(seed).permutation(np.flatnonzero(weight))
-    gallery = np.full(groups, -1)
-    gallery[mixed] = (np.cumsum(weight[mixed]) - 1) // size
-    for number in range(scored.match.shape[1] // size):
-        candidates = np.flatnonzero(gallery[of_candidate] == number)
-        queries = np.flatnonzero(gallery[of_query] == number)
+    rng = np.random.default_rng(seed)
+    if weight.max(initial=0) > size:
+        place = rng.permutation(len(of_candidate)) // size
+        asks = _one_with_a_match(scored.match, place, rng)
+    else:
+        mixed = rng.permutation(np.flatnonzero(weight))
+        gallery = np.full(groups, -1)
+        gallery[mixed] = (np.cumsum(weight[mixed]) - 1) // size
+        place, asks = gallery[of_candidate], gallery[of_query]
+    for number in range(len(of_candidate) // size):
+        candidates, queries = np.flatnonzero(place == number), np.flatnonzero(asks == number)
         if len(queries) and len(candidates) > 1:
             yield queries, candidates
+
+
+def _one_with_a_match(
+    match: Bool[np.ndarray, "queries candidates"],
+    place: Int[np.ndarray, " candidates"],
+    rng: np.random.Generator,
+) -> Int[np.ndarray, " queries"]:
+    """For each query, a gallery that holds one of its matches; -1 where it has none."""
+    luck = np.where(match, rng.random(match.shape), -1.0)
+    return np.where(match.any(1), place[luck.argmax(1)], -1)
+
+
+def fit_hits(event: str, hits: Hits) -> Probability:
+    """The probability of every hit, whatever its rank, from hits that are known."""
+    queries, shown, count = hits.features.shape
+    return fit_probability(
+        event,
+        hits.names,
+        hits.features.reshape(queries * shown, count),
+        hits.right.reshape(-1),
+        np.repeat(hits.gallery, shown),
+        np.repeat(hits.groups, shown),
+    )
+
+
+def fit_present(there: Hits, empty: Hits) -> Probability:
+    """That the gallery holds a match at all: right first answers against empty galleries.
+
+    there: hits of galleries that hold the match. empty: hits of galleries without it. Both
+    are taken to be equally common, so this is for refusing, and no promise.
+    """
+    right = there.right[:, 0]
+    return fit_probability(
+        "present",
+        there.names,
+        np.concatenate([there.first[right], empty.first]),
+        np.concatenate([np.ones(right.sum(), bool), np.zeros(len(empty.first), bool)]),
+        np.concatenate([there.gallery[right], empty.gallery]),
+        np.concatenate([there.groups[right], empty.groups]),
+    )
+
+
+def state(
+    probability: Probability,
+    features: Float[np.ndarray, "queries shown features"],
+    gallery: Int[np.ndarray, " queries"],
+) -> Float[np.ndarray, "queries shown"]:
+    """The probability of every hit."""
+    queries, shown, count = features.shape
+    flat = probability(features.reshape(-1, count), np.repeat(gallery, shown))
+    return flat.reshape(queries, shown)
+
+
+def one_of(stated: Float[np.ndarray, "queries shown"]) -> Float[np.ndarray, " queries"]:
+    """A score for "one of those shown is right"; it orders queries, and states nothing.
+
+    Hits of a query exclude or support each other, so no product of theirs is a probability.
+    """
+    return 1 - np.prod(1 - stated, axis=1)

@@ -25,9 +25,9 @@ from avow.core.background import Background
 from avow.core.contracts import Asked
 from avow.core.errors import BadData, WrongTrust
 from avow.core.files import write_text
-from avow.core.opinion import Opinion
-from avow.trust.galleries import SIZES, Scored, draw_sizes, see
-from avow.trust.probability import Probability, fit_probability
+from avow.core.opinion import EvidenceKind, Opinion
+from avow.trust.galleries import SIZES, Scored, draw_sizes, fit_hits, fit_present, see, state
+from avow.trust.probability import Probability
 from avow.trust.promise import Promise, promise
 from avow.trust.sight import Sight, describe, look
 
@@ -100,10 +100,12 @@ class Trust:
     conditions: Conditions
     probability: Probability
     promise: Promise
+    present: Probability
+    """That the gallery holds a match at all."""
     refuse_below: float
-    """Below this probability the verdict is "nothing found"."""
+    """Below this probability of a match the verdict is "nothing found"."""
     tau: float = 0.05
-    kind: str = "exp"
+    kind: EvidenceKind = "exp"
 
     def judge(
         self,
@@ -164,23 +166,26 @@ class Trust:
                 "trust for this one with `avow.trust.fit`."
             )
         features = describe(sight)[:, :shown].numpy()
-        queries, kept, count = features.shape
-        gallery = np.repeat(sight.gallery.numpy(), kept)
-        flat = self.probability(features.reshape(-1, count), gallery)
-        stated = flat.reshape(queries, kept)
+        sizes = sight.gallery.numpy()
+        stated = state(self.probability, features, sizes)
         return Judgement(
             candidates[:, :shown],
             stated,
             self.probability.event,
-            self.verdicts(stated[:, 0]),
+            self.verdicts(stated[:, 0], self.present(features[:, 0], sizes)),
             uncertainty,
             {"K": size, "tau": self.tau, "evidence": self.kind},
             doubts,
         )
 
-    def verdicts(self, confidence: Float[np.ndarray, " queries"]) -> list[Verdict]:
+    def verdicts(
+        self,
+        confidence: Float[np.ndarray, " queries"],
+        present: Float[np.ndarray, " queries"],
+    ) -> list[Verdict]:
+        """What the promise allows is answered; what is hardly there is refused."""
         answered = self.promise.answers(confidence)
-        refused = confidence < self.refuse_below
+        refused = present < self.refuse_below
         return [
             "answer" if yes else "nothing found" if no else "check"
             for yes, no in zip(answered, refused, strict=True)
@@ -193,6 +198,7 @@ class Trust:
             "conditions": asdict(self.conditions),
             "probability": self.probability.to_dict(),
             "promise": asdict(self.promise),
+            "present": self.present.to_dict(),
             "refuse_below": self.refuse_below,
             "tau": self.tau,
             "kind": self.kind,
@@ -209,6 +215,7 @@ class Trust:
                 Conditions(**content.pop("conditions")),
                 Probability.from_dict(content.pop("probability")),
                 Promise(**content.pop("promise")),
+                Probability.from_dict(content.pop("present")),
                 **content,
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -244,22 +251,26 @@ def fit(
     match = mask_of(matches, views.shape[1:])
     scored = Scored(views, match, 0, tau, "exp", background_of(bank, tau))
     first, second = _halves(scored, seed)
-    fitted = draw_sizes(_queries(scored, first), sizes, seed=seed, keep=1)
-    probability = fit_probability(
-        event, fitted.names, fitted.first, fitted.right[:, 0], fitted.gallery, fitted.groups
-    )
+    learnt = _queries(scored, first)
+    fitted = draw_sizes(learnt, sizes, seed=seed)
+    probability = fit_hits(event, fitted)
+    present = fit_present(fitted, draw_sizes(learnt, sizes, seed=seed, keep=1, absent=True))
     held = see(scored, second, keep=1)
-    stated = probability(held.first, held.gallery)
     right = held.right[:, 0]
     promised = promise(
-        stated, ~right, risk, delta, event=f"the first answer is not {event}", groups=held.groups
+        probability(held.first, held.gallery),
+        ~right,
+        risk,
+        delta,
+        event=f"the first answer is not {event}",
+        groups=held.groups,
     )
-    low = float(np.quantile(stated[right], REFUSED_IN_VAIN)) if right.any() else 0.0
-    refuse_below = min(low, np.inf if promised.threshold is None else promised.threshold)
+    there = present(held.first[right], held.gallery[right])
+    refuse_below = float(np.quantile(there, REFUSED_IN_VAIN)) if right.any() else 0.0
     conditions = Conditions(
         model, gallery, style, int(fitted.gallery.min()), int(fitted.gallery.max())
     )
-    return Trust(conditions, probability, promised, refuse_below, tau)
+    return Trust(conditions, probability, promised, present, refuse_below, tau)
 
 
 def views_of(similarity: Scores) -> Float[Tensor, "views queries candidates"]:

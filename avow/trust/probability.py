@@ -21,7 +21,7 @@ from sklearn.model_selection import GroupKFold
 
 from avow.core.errors import BadData
 
-STRENGTHS = (0.003, 0.03, 0.3, 3.0)
+STRENGTHS = (0.03, 0.3, 3.0)
 _USUAL_LOG_SIZE, _LOG_SIZE_SCALE = 6.0, 2.0  # galleries of about 400 are the middle
 _FOLDS = 5
 

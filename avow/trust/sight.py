@@ -84,9 +84,38 @@ def look(asked: Asked, shown: int = SHOWN) -> tuple[Sight, Int[Tensor, "queries 
     A candidate with a similarity of minus infinity is not in that query's gallery.
     """
     together = asked.together
+    fewest = int(together.isfinite().sum(-1).min())
+    order = together.topk(min(shown, fewest), -1).indices
+    return _seen(asked, order), order
+
+
+def describe_one(
+    asked: Asked, chosen: Int[Tensor, " queries"], shown: int = SHOWN
+) -> Float[Tensor, "queries features"]:
+    """The numbers of `Sight.names` for one candidate of each query, wherever it ranks.
+
+    A candidate among those shown is described as it always is. Any other one stands below
+    them, with all of them for rivals and with its true rank.
+    """
+    sight, order = look(asked, shown)
+    inside = order == chosen[:, None]
+    place = inside.to(torch.uint8).argmax(-1)
+    rows = torch.arange(len(order), device=order.device)
+    known = describe(sight)[rows, place]
+    below = describe(_seen(asked, torch.cat([order, chosen[:, None]], -1)))[:, -1]
+    together = asked.together
+    above = (together > together[rows, chosen][:, None]).sum(-1)
+    # candidates as good as the last one shown may have been left out
+    rank = above.clamp(min=order.shape[1]) + 1
+    below[:, PLAIN.index("log rank")] = rank.to(below).log()
+    return torch.where(inside.any(-1, keepdim=True), known, below)
+
+
+def _seen(asked: Asked, order: Int[Tensor, "queries shown"]) -> Sight:
+    """What is seen of queries when the candidates `order` are shown."""
+    together = asked.together
     present = together.isfinite()
     count = present.sum(-1)
-    order = together.topk(min(shown, int(count.min())), -1).indices
     scores = asked.similarity.gather(-1, order.expand(len(asked.similarity), -1, -1))
     mean = together.masked_fill(~present, 0).sum(-1) / count
     apart = (together - mean[:, None]).masked_fill(~present, 0)
@@ -99,12 +128,11 @@ def look(asked: Asked, shown: int = SHOWN) -> tuple[Sight, Int[Tensor, "queries 
         (together / asked.tau).logsumexp(-1),
     )
     if asked.background is None:
-        return sight, order
+        return sight
     usual = asked.background
     relative = relative_evidence(asked.similarity, usual, asked.tau)
     sums = torch.stack([(relative / t).logsumexp(-1) for t in TEMPERATURES])
-    known = with_background(sight, usual_of(usual, order), relative.gather(-1, order), sums)
-    return known, order
+    return with_background(sight, usual_of(usual, order), relative.gather(-1, order), sums)
 
 
 def relative_evidence(

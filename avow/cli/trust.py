@@ -1,0 +1,101 @@
+"""`avow trust`: how far the answers of a run can be trusted, measured and shown."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def trust(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Folders made by `avow train`; several are seeds of one recipe."),
+    ],
+    split: Annotated[str, typer.Option(help="Which split to judge.")] = "test",
+    fitted_on: Annotated[
+        str, typer.Option(help="Split the probabilities are fitted on.")
+    ] = "dev",
+    bank: Annotated[
+        str, typer.Option(help="Split whose queries tell what is usual.")
+    ] = "train",
+    data: Annotated[str, typer.Option(help="Another dataset to judge: a shift.")] = "",
+    features: Annotated[
+        Path | None, typer.Option(help="Folder made by `avow features`.")
+    ] = None,
+    data_features: Annotated[
+        Path | None, typer.Option(help="Features of --data, where it is given.")
+    ] = None,
+    judgements: Annotated[
+        Path | None, typer.Option(help="What people said of pairs of the split (JSON).")
+    ] = None,
+    passes: Annotated[int, typer.Option(help="Stochastic passes for MC-dropout; 0: none.")] = 0,
+    corruption: Annotated[
+        bool, typer.Option(help="Also take words and regions away, and look again.")
+    ] = True,
+    splits: Annotated[int, typer.Option(help="Splits that promises are counted on.")] = 200,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; default: `trust` in the first run.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, …; default: best.")] = "",
+    memory: Annotated[str, typer.Option(help="Host memory for scores.")] = "2GB",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the study as one JSON object.")
+    ] = False,
+) -> None:
+    """Measure how far answers can be trusted; write a page to look at.
+
+    Probabilities are fitted on one split and judged on another. The folder gets study.json,
+    a fitted trust for each direction, figures, and index.html.
+    """
+    from avow.assembly.scores import Blocks, read_size
+    from avow.core.device import best_device
+    from avow.trust.conduct import Plan, study_runs
+
+    plan = Plan(
+        split=split,
+        fitted_on=fitted_on,
+        bank=bank,
+        data=data,
+        features=features,
+        data_features=data_features,
+        passes=passes,
+        corruption=corruption,
+        judgements=judgements,
+        splits=splits,
+    )
+    folder = out or runs[0] / "trust"
+    studies, page = study_runs(
+        runs,
+        plan,
+        folder,
+        device or best_device(),
+        Blocks(memory=read_size(memory)),
+        progress=not as_json,
+    )
+    if as_json:
+        typer.echo(json.dumps({"studies": studies, "page": str(page)}))
+        return
+    for study in studies:
+        typer.echo(summary(study))
+    typer.echo(f"page: {page}")
+
+
+def summary(study: dict) -> str:
+    """A few lines of one study, for the terminal."""
+    lines = [
+        f"{study['about']['run']} on {study['about']['dataset']} {study['about']['split']}"
+    ]
+    for query, other in (("text", "image"), ("image", "text")):
+        found = study["directions"][query]
+        ours = found["measures"]["calibrated trust"]
+        u = found["measures"]["evidential: u"]
+        soft = found["measures"]["scores: probability"]
+        calibration = found["calibration"]
+        lines.append(
+            f"  {query} -> {other}: tells right from wrong with AUROC {ours['auroc']:.3f} "
+            f"[{ours['interval'][0]:.3f}, {ours['interval'][1]:.3f}] "
+            f"(u {u['auroc']:.3f}, softmax {soft['auroc']:.3f}); "
+            f"ECE {calibration['ece']:.3f} (floor {calibration['floor']:.3f})"
+        )
+    return "\n".join(lines)

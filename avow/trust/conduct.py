@@ -1,0 +1,343 @@
+"""Conduct the study of trained runs: encode, score, ask the bank, judge, and write it down.
+
+    study_runs(runs, plan, folder)  ->  study.json, a fitted trust per direction, index.html
+
+The probability is fitted on the dev split, the bank is the training split, and the test
+split is judged. A run whose study is in the folder already is not studied again.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from tqdm import tqdm
+
+import avow
+from avow import uncertainty
+from avow.assembly.chance import KeptDropout
+from avow.assembly.judge import open_splits
+from avow.assembly.model import Model
+from avow.assembly.pairs import FeaturedSplit
+from avow.assembly.passes import Passes
+from avow.assembly.scores import Blocks
+from avow.core import fingerprint, folder
+from avow.core.background import Background
+from avow.core.contracts import Asked, Encoded, PairedDataset
+from avow.core.files import write_text
+from avow.data._captions import TokenTable
+from avow.data._judgements import Judgements, read_judgements
+from avow.trust.corruption import corruption_study
+from avow.trust.examples import extremes
+from avow.trust.galleries import Query, Scored, see, state
+from avow.trust.human import human_study
+from avow.trust.judge import Trust, fit
+from avow.trust.probability import Probability
+from avow.trust.report import write_report
+from avow.trust.scoring import Corpus, background, encode_split, score
+from avow.trust.sight import describe, look
+from avow.trust.study import Direction, about, study_direction
+
+QUERIES: tuple[Query, ...] = ("text", "image")
+STYLES: dict[Query, str] = {"text": "caption", "image": "photograph"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to study, and how thoroughly."""
+
+    split: str = "test"
+    fitted_on: str = "dev"
+    bank: str = "train"
+    data: str = ""
+    """Another dataset than the run's own to judge: a shift of domain."""
+    features: Path | None = None
+    data_features: Path | None = None
+    passes: int = 0
+    """Stochastic passes for MC-dropout; 0 for none."""
+    corruption: bool = True
+    judgements: Path | None = None
+    splits: int = 200
+    draws: int = 500
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Material:
+    """A run with everything its study reads, each encoded and scored once."""
+
+    model: Model
+    dataset: PairedDataset
+    split: FeaturedSplit
+    bank: Corpus
+    fitted: dict[Query, Scored]
+    judged: dict[Query, Scored]
+
+
+def study_runs(
+    runs: Sequence[Path],
+    plan: Plan,
+    out: Path,
+    device: str,
+    blocks: Blocks | None = None,
+    progress: bool = True,
+) -> tuple[list[dict[str, Any]], Path]:
+    """The studies of some runs of one recipe, and the page that shows them together."""
+    # whatever is missing is named now, and not after the long part
+    said = None if plan.judgements is None else read_judgements(plan.judgements)
+    out.mkdir(parents=True, exist_ok=True)
+    blocks = blocks or Blocks()
+    together: dict[Path, dict[Query, Tensor]] = {}
+    studies, pictures = [], {}
+    for run in runs:
+        kept = out / f"study-{_key(run, runs, plan)}.json"
+        if not kept.is_file():
+            material = prepare(run, plan, device, blocks, progress)
+            others = [
+                _averaged(other, material, together, device, blocks)
+                for other in runs
+                if other != run
+            ]
+            study, trusts = study_run(run, material, plan, others, said, blocks, progress)
+            write_text(kept, json.dumps(study))
+            for query, trust in trusts.items():
+                trust.save(out / f"trust-{run.name}-{query}.json")
+        study = json.loads(kept.read_text())
+        studies.append(study)
+        pictures |= study.pop("pictures", {})
+    write_text(out / "study.json", json.dumps({"studies": studies}, indent=1))
+    page = write_report(studies, out, lambda name: _file(pictures.get(name)))
+    return studies, page
+
+
+def prepare(
+    run: Path, plan: Plan, device: str, blocks: Blocks, progress: bool = True
+) -> Material:
+    """Encode and score what the study of a run needs."""
+    model = Model.from_pretrained(run, device)
+    names = list(dict.fromkeys([plan.fitted_on, plan.bank]))
+    _, known = open_splits(model, "", plan.features, names)
+    place = plan.data_features if plan.data else plan.features
+    dataset, chosen = open_splits(model, plan.data, place, [plan.split])
+    split = chosen[plan.split]
+    bank = encode_split(model, known[plan.bank], blocks, progress)
+    held = encode_split(model, known[plan.fitted_on], blocks, progress)
+    corpus = encode_split(model, split, blocks, progress)
+    return Material(
+        model,
+        dataset,
+        split,
+        bank,
+        score(model, held, bank, blocks, progress),
+        score(model, corpus, bank, blocks, progress),
+    )
+
+
+def study_run(
+    run: Path,
+    material: Material,
+    plan: Plan,
+    others: Sequence[dict[Query, Tensor]] = (),
+    said: Judgements | None = None,
+    blocks: Blocks | None = None,
+    progress: bool = True,
+) -> tuple[dict[str, Any], dict[Query, Trust]]:
+    """The whole study of one run, and a trust fitted for each direction.
+
+    others: the averaged similarity of independently trained runs, per direction. said: what
+    people said of pairs of the split.
+    """
+    started = time.monotonic()
+    model, blocks = material.model, blocks or Blocks()
+    found: dict[str, Any] = {}
+    probabilities: dict[Query, Probability] = {}
+    passes = _passes(material, plan)
+    for query in tqdm(QUERIES, desc="judging", disable=not progress, leave=False, delay=2):
+        runs = torch.stack([other[query] for other in others]) if others else None
+        extra = _extra(material.judged[query], query, passes, runs, plan.passes)
+        found[query], probabilities[query] = study_direction(
+            Direction(material.fitted[query], material.judged[query]),
+            extra=extra,
+            splits=plan.splits,
+            draws=plan.draws,
+            seed=plan.seed,
+        )
+        found[query]["extremes"] = extremes(
+            material.judged[query], probabilities[query], material.split, query
+        )
+        found[query] |= _scatter(extra, material.judged[query])
+    if plan.corruption:
+        worse = _corrupted(material, probabilities, plan, blocks, progress)
+        for query in QUERIES:
+            found[query]["corruption"] = worse[query]
+    study = {"about": _about(run, material, plan), "directions": found}
+    if said is not None:
+        pairs = said.within(material.split.image_ids, material.split.image_of)
+        study["human"] = human_study(material.judged, pairs, probabilities, seed=plan.seed)
+    study["pictures"] = _pictures(material, found, plan)
+    study["about"]["seconds"] = round(time.monotonic() - started, 1)
+    trusts: dict[Query, Trust] = {
+        query: _trust(material.fitted[query], model, query) for query in QUERIES
+    }
+    return study, trusts
+
+
+def _extra(
+    judged: Scored,
+    query: Query,
+    passes: Passes | None,
+    runs: Float[Tensor, "runs queries candidates"] | None,
+    count: int,
+) -> dict[str, Float[np.ndarray, " queries"]]:
+    """Measures that need more than one deterministic pass of one run."""
+    base = judged.asked()
+    found: dict[str, np.ndarray] = {}
+    wanted = []
+    if passes is not None:
+        asked = Asked(base.similarity, base.own, base.tau, draws=passes.draws(query))
+        wanted.append(("mc_dropout", {"passes": count}, asked))
+    if runs is not None:
+        everyone = torch.cat([base.together[None], runs])
+        wanted.append(("ensemble", {}, Asked(base.similarity, base.own, runs=everyone)))
+    for name, settings, asked in wanted:
+        measures = folder.build(uncertainty, name, **settings).measure(asked)
+        found |= {
+            f"{name}: {key}": value.cpu().double().numpy() for key, value in measures.items()
+        }
+    return found
+
+
+def _passes(material: Material, plan: Plan) -> Passes | None:
+    if not plan.passes:
+        return None
+    model = material.model
+    table = TokenTable.from_captions(model.tokeniser, material.split.captions)
+    kept = KeptDropout(model.views)
+    return Passes(model.views, material.split, table, kept, model.device, seed=plan.seed)
+
+
+def _averaged(
+    run: Path,
+    material: Material,
+    known: dict[Path, dict[Query, Tensor]],
+    device: str,
+    blocks: Blocks,
+) -> dict[Query, Tensor]:
+    """The averaged similarity of another run on the same split, computed once."""
+    if run not in known:
+        model = Model.from_pretrained(run, device)
+        scored = score(model, encode_split(model, material.split, blocks), None, blocks)
+        known[run] = {query: scored[query].similarity.mean(0) for query in QUERIES}
+    return known[run]
+
+
+def _corrupted(
+    material: Material,
+    probabilities: dict[Query, Probability],
+    plan: Plan,
+    blocks: Blocks,
+    progress: bool,
+) -> dict[Query, dict[str, Any]]:
+    model, bank = material.model, material.bank
+
+    def confident(asked: Asked, probability: Probability) -> Float[np.ndarray, " queries"]:
+        sight, _ = look(asked)
+        features = describe(sight)[:, :1].numpy()
+        return state(probability, features, sight.gallery.numpy())[:, 0]
+
+    def usual(query: Query, candidates: Sequence[Encoded]) -> Background:
+        asking = bank.texts if query == "text" else bank.images
+        return background(model, candidates, asking, query, blocks)
+
+    return corruption_study(
+        model,
+        material.split,
+        TokenTable.from_captions(model.tokeniser, material.split.captions),
+        confidence={
+            query: partial(confident, probability=probabilities[query]) for query in QUERIES
+        },
+        usual=usual,
+        seed=plan.seed,
+        blocks=blocks,
+        progress=progress,
+    )
+
+
+def _trust(fitted: Scored, model: Model, query: Query) -> Trust:
+    return fit(
+        fitted.similarity,
+        fitted.match,
+        bank=fitted.background,
+        model=model.fingerprint,
+        style=STYLES[query],
+        tau=fitted.tau,
+    )
+
+
+def _scatter(extra: dict[str, np.ndarray], judged: Scored) -> dict[str, Any]:
+    """Feature against posterior uncertainty, where passes were made (Hama et al., Fig. 4)."""
+    names = ("mc_dropout: feature uncertainty", "mc_dropout: posterior uncertainty")
+    if not all(name in extra for name in names):
+        return {}
+    right = see(judged, keep=1).right[:, 0].tolist()
+    feature, posterior = (extra[name].tolist() for name in names)
+    return {"scatter": {"feature": feature, "posterior": posterior, "right": right}}
+
+
+def _about(run: Path, material: Material, plan: Plan) -> dict[str, Any]:
+    model = material.model
+    return about(
+        run=run.name,
+        recipe=model.recipe.name,
+        seed=model.recipe.train.seed,
+        model=model.fingerprint,
+        dataset=material.dataset.name,
+        split=plan.split,
+        fitted_on=plan.fitted_on,
+        bank={
+            "texts": len(material.bank.image_of),
+            "images": len(material.bank.images[0].parts),
+        },
+        views=len(model.views),
+        images=len(material.split.image_ids),
+        texts=len(material.split.captions),
+        device=str(model.device),
+        avow=avow.__version__,
+        **model.evidence_settings,
+    )
+
+
+def _pictures(material: Material, found: dict[str, Any], plan: Plan) -> dict[str, str]:
+    """The photographs of the examples, by image id."""
+    whole = material.dataset.splits[plan.split]
+    if whole.files is None:
+        return {}
+    place = dict(zip(whole.image_ids, whole.files, strict=True))
+    wanted: set[str] = set()
+    for query in QUERIES:
+        for examples in found[query]["extremes"].values():
+            for one in examples:
+                names = [answer["id"] for answer in one["answers"]]
+                wanted |= set(names) if query == "text" else {one["query"]}
+    return {name: str(place[name]) for name in sorted(wanted) if name in place}
+
+
+def _file(path: str | None) -> Path | None:
+    return Path(path) if path and Path(path).is_file() else None
+
+
+def _key(run: Path, runs: Sequence[Path], plan: Plan) -> str:
+    """Changes with anything the study depends on, so that no old one is taken for it."""
+    parts = [str(run.resolve()), *sorted(str(other.resolve()) for other in runs)]
+    about_run = run / "best"
+    parts.append(about_run.read_text() if about_run.is_file() else "")
+    return fingerprint.of_text(
+        [*parts, json.dumps(asdict(plan), default=str), avow.__version__]
+    )

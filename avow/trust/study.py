@@ -1,0 +1,292 @@
+"""The whole ladder for one run: measures, their judgement, calibration, promises, limits.
+
+    dev split  --fit-->  probability of every hit         (and Platt curves of each measure)
+    test split --judge--> a dictionary that the report and `--json` both show
+
+Nothing is fitted on the test split except the thresholds of promises, and those on one half
+of it at a time, counted on the other.
+"""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+
+from avow import uncertainty
+from avow.core import folder
+from avow.core.contracts import Asked
+from avow.metrics.rejection import auroc
+from avow.trust.galleries import (
+    SIZES,
+    Hits,
+    Scored,
+    draw,
+    draw_sizes,
+    fit_hits,
+    fit_present,
+    one_of,
+    see,
+    state,
+)
+from avow.trust.guarantees import SPLITS, kept_promises, kept_sets
+from avow.trust.measures import (
+    calibration,
+    coverage,
+    curves,
+    judge,
+    lead_over,
+    platt,
+    redraw,
+    right_at,
+)
+from avow.trust.probability import Probability
+from avow.trust.sight import describe, look
+from avow.uncertainty.scores import fit_temperature
+
+OURS = "calibrated trust"
+PRESENT = "probability of a match"
+BASELINES = (
+    "evidential: u",
+    "scores: largest",
+    "scores: probability",
+    "two_way: both ways",
+    "two_way: inverted softmax",
+)
+"""Single measures that promises, refusals and calibration are compared with."""
+ALPHAS_FIRST, ALPHAS_TEN, ALPHAS_SETS = (0.2, 0.4), (0.1, 0.2), (0.1, 0.2)
+DELTA = 0.1
+KEPT_RIGHT = 0.95
+DEPTH = 400
+
+Doubts = dict[str, Float[np.ndarray, " queries"]]
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of a run: what its probability was fitted on, and what is judged."""
+
+    fitted: Scored
+    judged: Scored
+
+
+def ranks_of(scored: Scored) -> Int[np.ndarray, " queries"]:
+    """1 + the number of wrong candidates that score at least as high as the best match."""
+    together = scored.similarity.mean(0).numpy()
+    best = np.where(scored.match, together, -np.inf).max(1, keepdims=True)
+    return ((together >= best) & ~scored.match).sum(1) + 1
+
+
+def doubts_of(asked: Asked, temperature: float) -> Doubts:
+    """Every measure that needs nothing but what `asked` holds.
+
+    temperature: of the plain softmax; each other probe keeps its own.
+    """
+    found: Doubts = {}
+    for name in folder.names(uncertainty):
+        settings = {"temperature": temperature} if name == "scores" else {}
+        probe = folder.build(uncertainty, name, **settings)
+        if all(getattr(asked, need) is not None for need in probe.needs):
+            found |= {
+                f"{name}: {key}": value.cpu().numpy().astype(np.float64)
+                for key, value in probe.measure(asked).items()
+            }
+    return found
+
+
+def study_direction(
+    direction: Direction,
+    *,
+    extra: Mapping[str, Float[np.ndarray, " queries"]] | None = None,
+    splits: int = SPLITS,
+    draws: int = 500,
+    seed: int = 0,
+) -> tuple[dict[str, Any], Probability]:
+    """The study of one direction, and the probability it was made with.
+
+    extra: further measures of the judged queries (MC-dropout, several runs).
+    """
+    fitted, judged = direction.fitted, direction.judged
+    known = draw_sizes(fitted, seed=seed)
+    probability = fit_hits("right", known)
+    present = fit_present(known, draw_sizes(fitted, seed=seed, keep=1, absent=True))
+    temperature = fit_temperature(fitted.similarity.mean(0), torch.from_numpy(fitted.match))
+    hits, ranks = see(judged), ranks_of(judged)
+    stated = state(probability, hits.features, hits.gallery)
+    before = doubts_of(fitted.asked(), temperature)
+    doubts = doubts_of(judged.asked(), temperature) | dict(extra or {})
+    confidence = {OURS: stated[:, 0], **{name: -value for name, value in doubts.items()}}
+    right, groups = right_at(ranks), judged.groups
+    redrawn = redraw(groups, draws, seed)
+    shown = {OURS: confidence[OURS]} | {
+        name: confidence[name] for name in BASELINES if name in confidence
+    }
+    found = {
+        "queries": len(ranks),
+        "candidates": judged.match.shape[1],
+        "temperature": temperature,
+        "strength": probability.strength,
+        "recall": _recall(ranks),
+        "measures": {
+            name: judge(values, ranks, redrawn) for name, values in confidence.items()
+        },
+        "chance": _recall(ranks),
+        "ahead": {
+            name: lead_over(confidence[OURS], values, right, redrawn)
+            for name, values in confidence.items()
+            if name != OURS
+        },
+        "curves": {name: curves(values, ranks) for name, values in confidence.items()},
+        "coverage": {name: coverage(values, right) for name, values in confidence.items()},
+        "calibration": calibration(stated[:, 0], right, groups, draws)
+        | {"baselines": _baselines(fitted, before, doubts, right, draws)},
+        "guarantee": _guarantees(shown, stated, right, hits, splits, seed),
+        "sets": _sets(judged, probability, temperature, splits, seed),
+        "absent": _absent(judged, probability, present, shown, right, temperature),
+        "sizes": [
+            _at_size(judged, probability, size, draws, seed)
+            for size in SIZES
+            if size < 0.8 * judged.match.shape[1]
+        ]
+        + [_row(judged, hits, stated[:, 0], draws)],
+    }
+    return found, probability
+
+
+def _recall(ranks: Int[np.ndarray, " queries"]) -> dict[str, float]:
+    shares = {f"r{cut}": 100 * float((ranks <= cut).mean()) for cut in (1, 5, 10)}
+    return shares | {"median_rank": float(np.median(ranks))}
+
+
+def _baselines(
+    fitted: Scored,
+    before: Doubts,
+    doubts: Doubts,
+    right: Bool[np.ndarray, " queries"],
+    draws: int,
+) -> dict[str, Any]:
+    """Single measures as probabilities, each by its own logistic curve."""
+    known = right_at(ranks_of(fitted))
+    return {
+        name: calibration(platt(-before[name], known, -doubts[name]), right, draws=draws)
+        for name in BASELINES
+        if name in before
+    }
+
+
+def _guarantees(
+    confidence: Doubts,
+    stated: Float[np.ndarray, "queries shown"],
+    right: Bool[np.ndarray, " queries"],
+    hits: Hits,
+    splits: int,
+    seed: int,
+) -> dict[str, Any]:
+    none = ~hits.right.any(1)
+    among = confidence | {OURS: one_of(stated)}
+    cases = [
+        ("first answer", ALPHAS_FIRST, confidence, ~right),
+        ("one of ten", ALPHAS_TEN, among, none),
+    ]
+    return {
+        event: [
+            {"alpha": alpha, "delta": DELTA}
+            | _ours(kept_promises(values, wrong, hits.groups, alpha, DELTA, splits, seed))
+            for alpha in alphas
+        ]
+        for event, alphas, values, wrong in cases
+    }
+
+
+def _ours(found: dict[str, dict[str, float]]) -> dict[str, Any]:
+    return {**found.pop(OURS), "baselines": found}
+
+
+def _sets(
+    judged: Scored, probability: Probability, temperature: float, splits: int, seed: int
+) -> list[dict[str, Any]]:
+    sight, order = look(judged.asked(), shown=DEPTH)
+    features = describe(sight).numpy()
+    right = np.take_along_axis(judged.match, order.numpy(), axis=1)
+    score = sight.scores.mean(0).numpy()
+    total = (judged.similarity.mean(0) / temperature).logsumexp(-1, keepdim=True).numpy()
+    soft = np.exp(score / temperature - total)
+    values = {
+        OURS: ("probability", state(probability, features, sight.gallery.numpy())),
+        "rank": ("rank", score),
+        "softmax": ("probability", soft),
+        "softmax, cumulative": ("cumulative", soft),
+    }
+    if "relative softmax 1" in sight.names:
+        place = sight.names.index("relative softmax 1")
+        values["inverted softmax"] = ("probability", np.exp(features[:, :, place]))
+    out = []
+    for alpha in ALPHAS_SETS:
+        found = kept_sets(values, right, judged.groups, alpha, splits, seed)
+        out.append({"alpha": alpha, **_ours(found)})
+    return out
+
+
+def _absent(
+    judged: Scored,
+    probability: Probability,
+    present: Probability,
+    confidence: Doubts,
+    right: Bool[np.ndarray, " queries"],
+    temperature: float,
+) -> dict[str, Any]:
+    """Every query once more, without its matches: is it told apart from right answers?"""
+    empty = see(judged, absent=True)
+    hidden = judged.similarity.masked_fill(torch.from_numpy(judged.match), -torch.inf)
+    asked = Asked(hidden, judged.own, judged.tau, judged.kind, judged.background)
+    without = {
+        OURS: state(probability, empty.features, empty.gallery)[:, 0],
+        PRESENT: present(empty.first, empty.gallery),
+    }
+    there = see(judged, keep=1)
+    confidence = confidence | {PRESENT: present(there.first, there.gallery)}
+    without |= {name: -value for name, value in doubts_of(asked, temperature).items()}
+    refused, told = {}, {}
+    for name, values in confidence.items():
+        limit = np.quantile(values[right], 1 - KEPT_RIGHT)
+        refused[name] = float((without[name] < limit).mean())
+        told[name] = auroc(values[right], without[name])
+    return {"kept": KEPT_RIGHT, "refused": refused, "auroc": told}
+
+
+def _at_size(
+    judged: Scored, probability: Probability, size: int, draws: int, seed: int
+) -> dict[str, Any]:
+    hits = draw(judged, size, seed=seed)
+    assert hits is not None
+    stated = state(probability, hits.features, hits.gallery)[:, 0]
+    return _row(judged, hits, stated, draws)
+
+
+def _row(
+    judged: Scored, hits: Hits, stated: Float[np.ndarray, " queries"], draws: int
+) -> dict[str, Any]:
+    right = hits.right[:, 0]
+    checked = calibration(stated, right, draws=draws)
+    size = float(hits.gallery.mean())
+    # u = K / (K + sum of evidence), and the softmax column holds s/tau - log of that sum
+    place, score = hits.names.index("softmax"), hits.names.index("score")
+    log_sum = hits.first[:, score] / judged.tau - hits.first[:, place]
+    mean_u = float(np.mean(1 / (1 + np.exp(log_sum) / hits.gallery)))
+    return {
+        "candidates": round(size),
+        "queries": len(right),
+        "r1": 100 * float(right.mean()),
+        "auroc": auroc(stated[right], stated[~right]),
+        "mean_u": mean_u,
+        "mean_trust": float(stated.mean()),
+        **{key: checked[key] for key in ("ece", "floor", "debiased")},
+    }
+
+
+def about(**facts: Any) -> dict[str, Any]:
+    """Who, what and when, beside the figures."""
+    return {**facts, "date": datetime.date.today().isoformat()}

@@ -1,0 +1,58 @@
+"""`avow trust` on a run trained by the test: figures, files, a page, and no second study."""
+
+import json
+
+import pytest
+from samples import small_recipe, write_precomp
+from test_cli import as_toml, command  # noqa: F401  (a fixture)
+
+from avow.trust.judge import Trust
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def run(command, tmp_path):  # noqa: F811
+    toml, out = tmp_path / "toy.toml", tmp_path / "run"
+    data = write_precomp(tmp_path / "toy_precomp")
+    toml.write_text(as_toml(small_recipe(data, epochs=1)))
+    command("train", toml, "--out", out, "--json", "--device", "cpu")
+    return out
+
+
+def test_the_study_of_a_run(command, run):  # noqa: F811
+    arguments = ("trust", run, "--splits", 3, "--device", "cpu")
+    code, out, err = command(*arguments, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    study = found["studies"][0]
+    assert set(study["directions"]) == {"text", "image"}
+    assert study["about"]["split"] == "test" and study["about"]["fitted_on"] == "dev"
+    assert "calibrated trust" in study["directions"]["text"]["measures"]
+    assert study["directions"]["text"]["corruption"]["kinds"]["words"][2]["ratio"] == 0.6
+    folder = run / "trust"
+    assert (folder / "index.html").is_file() and (folder / "study.json").is_file()
+    trust = Trust.load(folder / "trust-run-text.json")
+    assert trust.conditions.style == "caption" and trust.conditions.model
+
+    written = (folder / "study.json").stat().st_mtime_ns
+    kept = list(folder.glob("study-*.json"))
+    before = kept[0].stat().st_mtime_ns
+    code, out, _ = command(*arguments)
+    assert code == 0 and "tells right from wrong with AUROC" in out
+    assert kept[0].stat().st_mtime_ns == before  # nothing was studied twice
+    assert (folder / "study.json").stat().st_mtime_ns >= written
+
+
+def test_a_missing_judgement_file_is_named(command, run, tmp_path):  # noqa: F811
+    code, _, err = command(
+        "trust", run, "--judgements", tmp_path / "none.json", "--no-corruption", "--splits", 2
+    )
+    assert code == 1
+    assert err.startswith("avow: ") and "none.json" in err
+
+
+def test_no_run_no_traceback(command, tmp_path):  # noqa: F811
+    code, _, err = command("trust", tmp_path / "nothing")
+    assert code == 1
+    assert err.startswith(f"avow: There is no model in {str(tmp_path / 'nothing')!r}.")
