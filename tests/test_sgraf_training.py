@@ -1,6 +1,5 @@
 """Training SAF and SGR: regions stay in their places, and BERT can be fine-tuned."""
 
-
 import pytest
 import torch
 from safetensors.torch import load_file

@@ -25,6 +25,10 @@ The length of what is attended comes from the products of the regions among them
 |sum w v|^2 = w (v v^T) w, so that weights are scaled instead of vectors. In bfloat16 the
 products are taken in it, and every norm and softmax in float32.
 
+For the gradient SGR keeps 9 kB per pair and node in float32, SAF 3 kB: a batch of 128 with
+captions of up to 28 words takes 4.4 GB and 1.3 GB per network, and about half of that in
+bfloat16. With `recompute` it is one tile, and tiles are computed twice.
+
 Paper: Diao et al., "Similarity Reasoning and Filtration for Image-Text Matching",
 AAAI 2021.
 """
@@ -61,8 +65,8 @@ Reader = Callable[
 
 _EPSILON = 1e-8  # outside the root, as `normalise.unit` has it
 _TILE_MB = {"cpu": 8}  # what a processor keeps near; a device wants large products
-_TILE_MB_ELSEWHERE = 1024
-_LONGISH = 2
+_TILE_MB_ELSEWHERE = 512
+_LONGISH = 2  # a tile has this many times the images of a square one
 
 
 class Head(nn.Module, ABC):
@@ -88,7 +92,7 @@ class _Images:
 
     @classmethod
     def of(cls, visual: Encoded) -> "_Images":
-        # 16 bytes more or less at once is what fast products of a device ask for
+        # fast products on a device ask for rows that begin at multiples of 16 bytes
         parts = visual.parts.shape[1] - 1
         missing = -parts % (16 // visual.parts.element_size())
         regions = pad(visual.parts[:, 1:], (0, 0, 0, missing)).contiguous()
