@@ -162,6 +162,13 @@ def test_gradient_of_projected_gaps(most):
     torch.testing.assert_close(gaps(*inputs), layer((weight @ context - query) ** 2))
     assert torch.autograd.gradcheck(gaps, (*inputs, *weights))
 
+    def gaps_of_one(*given: Tensor) -> Tensor:
+        return projected_gaps(None, given[0], given[1], layer, most)
+
+    one = context.detach()[:, :1].clone().requires_grad_()
+    torch.testing.assert_close(gaps_of_one(one, query), layer((one - query) ** 2))
+    assert torch.autograd.gradcheck(gaps_of_one, (one, query, *weights))
+
 
 @pytest.mark.parametrize("name", NAMES)
 def test_bfloat16_comes_near(name):

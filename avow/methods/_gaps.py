@@ -17,7 +17,7 @@ from torch.nn.functional import mse_loss
 
 
 def projected_gaps(
-    weights: Float[Tensor, "images queries context"],
+    weights: Float[Tensor, "images queries context"] | None,
     context: Float[Tensor, "images context dim"],
     queries: Float[Tensor, "queries dim"],
     layer: nn.Linear,
@@ -25,6 +25,7 @@ def projected_gaps(
 ) -> Float[Tensor, "images queries narrow"]:
     """`layer` of (attended - query)^2, where attended is the weighted sum of the context.
 
+    weights: None where the context is one part, which every query attends to.
     most: bytes that one block of gaps may take.
     """
     step = max(1, most // (queries.numel() * queries.element_size()))
@@ -39,7 +40,7 @@ class _ProjectedGaps(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        weights: Tensor,
+        weights: Tensor | None,
         context: Tensor,
         queries: Tensor,
         matrix: Tensor,
@@ -48,9 +49,9 @@ class _ProjectedGaps(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(weights, context, queries, matrix)
         ctx.step = step
-        out = weights.new_empty(*weights.shape[:2], len(matrix))
-        for block in _blocks(len(weights), step):
-            attended = torch.bmm(weights[block], context[block])
+        out = queries.new_empty(len(context), len(queries), len(matrix))
+        for block in _blocks(len(context), step):
+            attended = _attended(weights, context, queries, block)
             # "mse" without its mean: difference and square in one pass over memory
             square = mse_loss(attended, queries.expand_as(attended), reduction="none")
             torch.addmm(bias, square.flatten(0, 1), matrix.T, out=out[block].flatten(0, 1))
@@ -61,20 +62,22 @@ class _ProjectedGaps(torch.autograd.Function):
         weights, context, queries, matrix = ctx.saved_tensors
         (given,) = gradients
         given = given.contiguous()
-        to_weights = torch.empty_like(weights) if ctx.needs_input_grad[0] else None
+        to_weights = None if weights is None else torch.empty_like(weights)
         to_context = torch.empty_like(context)
         # sums over blocks are kept in full precision
         kind = torch.promote_types(queries.dtype, torch.float32)
         to_queries = torch.zeros_like(queries, dtype=kind)
         to_matrix = torch.zeros_like(matrix, dtype=kind)
-        for block in _blocks(len(weights), ctx.step):
-            gap = torch.bmm(weights[block], context[block]).sub_(queries)
+        for block in _blocks(len(context), ctx.step):
+            gap = _attended(weights, context, queries, block) - queries
             narrow = given[block].flatten(0, 1)
             to_matrix += narrow.T @ gap.square().flatten(0, 1)
             pull = (narrow @ matrix).view_as(gap).mul_(gap)
-            if to_weights is not None:
+            if weights is None or to_weights is None:
+                torch.sum(pull, 1, keepdim=True, out=to_context[block])
+            else:
                 torch.bmm(pull, context[block].mT, out=to_weights[block])
-            torch.bmm(weights[block].mT, pull, out=to_context[block])
+                torch.bmm(weights[block].mT, pull, out=to_context[block])
             to_queries += pull.sum(0, dtype=kind)
         return (
             None if to_weights is None else to_weights.mul_(2),
@@ -84,6 +87,15 @@ class _ProjectedGaps(torch.autograd.Function):
             given.sum((0, 1), dtype=kind).to(matrix.dtype),
             None,
         )
+
+
+def _attended(
+    weights: Tensor | None, context: Tensor, queries: Tensor, block: slice
+) -> Float[Tensor, "block queries dim"]:
+    """What every query attends to in the images of one block."""
+    if weights is None:
+        return context[block].expand(-1, len(queries), -1)
+    return torch.bmm(weights[block], context[block])
 
 
 def _blocks(count: int, step: int) -> Iterator[slice]:

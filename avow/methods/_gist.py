@@ -51,7 +51,7 @@ class PlaceNorm(nn.Module):
     ) -> tuple[Float[Tensor, " parts"], Float[Tensor, " parts"]]:
         """Mean and variance of this batch, which the running ones follow."""
         count = present.sum(0) * parts.shape[2]
-        share = present / count.clamp(min=1)
+        share = present.to(parts) / count.clamp(min=1)
         mean = (parts.sum(2) * share).sum(0)
         var = ((parts - mean[:, None]).square().sum(2) * share).sum(0)
         with torch.no_grad():

@@ -54,7 +54,7 @@ class CaptionNorm(nn.Module):
             moments = values.new_empty(len(present), 0)
         else:
             count = present.sum(1) * len(values)
-            share = present / count[:, None]
+            share = present.to(values) / count[:, None]
             mean = (values * share).sum((0, 2))[:, None]
             var = ((values - mean).square() * share).sum((0, 2))[:, None]
             unbiased = var[:, 0] * count / (count - 1)

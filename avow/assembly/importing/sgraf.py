@@ -56,7 +56,8 @@ def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
     view = _renamed(image, IMAGE, "img_enc.") | _renamed(text, TEXT, "txt_enc.")
     view |= _renamed(comparison, COMPARISON, "sim_enc.")
     view = {_two_way(name): tensor for name, tensor in _settled(view).items()}
-    method = {**_sizes(view), "squash": "tanh" if "tau" in options else "sigmoid"}
+    words = "glove" if "embed.glove.weight" in text else "gru"
+    method = {**_sizes(view), "text": words, "squash": "tanh" if "tau" in options else "sigmoid"}
     loss = {
         "name": "hinge",
         "margin": float(options.get("margin", 0.2)),
@@ -109,7 +110,6 @@ def _sizes(view: State) -> dict[str, Any]:
         "vocabulary": vocabulary,
         "dim": dim,
         "word_dim": word_dim,
-        "text": "gru",
         "regions": len(view["visual_gist.local_norm.weight"]),
         "similarity_dim": len(view["local.weight"]),
         **({"steps": len(steps)} if steps else {}),
