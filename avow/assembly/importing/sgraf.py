@@ -57,7 +57,11 @@ def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
     view |= _renamed(comparison, COMPARISON, "sim_enc.")
     view = {_two_way(name): tensor for name, tensor in _settled(view).items()}
     words = "glove" if "embed.glove.weight" in text else "gru"
-    method = {**_sizes(view), "text": words, "squash": "tanh" if "tau" in options else "sigmoid"}
+    method = {
+        **_sizes(view),
+        "text": words,
+        "squash": "tanh" if "tau" in options else "sigmoid",
+    }
     loss = {
         "name": "hinge",
         "margin": float(options.get("margin", 0.2)),
