@@ -34,7 +34,8 @@ def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
     if kind in LOCAL:
         return _local(kind, models, options, loss)
     learnt = kind == "VSE_infty"
-    method = {"name": VECTORS[kind], **sizes(*models[0])}
+    image, text, *_ = models[0]
+    method = {"name": VECTORS[kind], **sizes(image, text)}
     return Translated(method, loss, [joint_view(parts, learnt) for parts in models])
 
 
