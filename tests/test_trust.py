@@ -189,6 +189,28 @@ def test_verdicts_keep_their_promise(fitted):
     assert found.doubts == []
 
 
+def test_a_promise_for_the_ten_shown():
+    """Easier to keep than one for the first answer, so more is answered at the same risk."""
+    scored, other = world(images=400, seed=1), world(images=400, seed=2)
+    made = {
+        among: fit(
+            scored.similarity,
+            scored.match,
+            bank=scored.background,
+            risk=0.2,
+            sizes=(50, 100),
+            among=among,
+        )
+        for among in (1, 10)
+    }
+    assert made[10].promise.event == "none of 10 answers is right"
+    found = made[10].judge(other.similarity, bank=other.background)
+    hits = np.take_along_axis(other.match, found.candidates, 1)
+    answered = np.array(found.verdicts) == "answer"
+    assert (~hits[answered].any(1)).mean() <= 0.25
+    assert answered.mean() > made[1].promise.coverage + 0.1
+
+
 def test_trust_is_the_same_after_saving(fitted, tmp_path):
     fitted.save(tmp_path / "trust.json")
     again = Trust.load(tmp_path / "trust.json")

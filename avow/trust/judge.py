@@ -26,7 +26,16 @@ from avow.core.contracts import Asked
 from avow.core.errors import BadData, WrongTrust
 from avow.core.files import write_text
 from avow.core.opinion import EvidenceKind, Opinion
-from avow.trust.galleries import SIZES, Scored, draw_sizes, fit_hits, fit_present, see, state
+from avow.trust.galleries import (
+    SIZES,
+    Scored,
+    draw_sizes,
+    fit_hits,
+    fit_present,
+    one_of,
+    see,
+    state,
+)
 from avow.trust.probability import Probability
 from avow.trust.promise import Promise, promise
 from avow.trust.sight import Sight, describe, look
@@ -106,6 +115,8 @@ class Trust:
     """Below this probability of a match the verdict is "nothing found"."""
     tau: float = 0.05
     kind: EvidenceKind = "exp"
+    among: int = 1
+    """The promise is that one of the first `among` answers is right."""
 
     def judge(
         self,
@@ -172,7 +183,7 @@ class Trust:
             candidates[:, :shown],
             stated,
             self.probability.event,
-            self.verdicts(stated[:, 0], self.present(features[:, 0], sizes)),
+            self.verdicts(one_of(stated[:, : self.among]), self.present(features[:, 0], sizes)),
             uncertainty,
             {"K": size, "tau": self.tau, "evidence": self.kind},
             doubts,
@@ -202,6 +213,7 @@ class Trust:
             "refuse_below": self.refuse_below,
             "tau": self.tau,
             "kind": self.kind,
+            "among": self.among,
         }
         write_text(Path(path), json.dumps(content, indent=1))
 
@@ -233,6 +245,7 @@ def fit(
     event: str = "right",
     risk: float = 0.1,
     delta: float = 0.1,
+    among: int = 1,
     sizes: Sequence[int] = SIZES,
     model: str = "",
     gallery: str = "",
@@ -245,7 +258,8 @@ def fit(
     matches: a mask, or the position of the one right candidate of every query. bank: scores
     of reference queries (training captions, say) with the same candidates; it helps much.
     Half of the queries fit the probability, the other half the promise that at most `risk`
-    of the answers are wrong, with confidence 1 - `delta`.
+    of the answers are wrong, with confidence 1 - `delta`. among: an answer is wrong when none
+    of its first `among` hits is right; 1 for the first alone.
     """
     views = views_of(similarity)
     match = mask_of(matches, views.shape[1:])
@@ -255,14 +269,15 @@ def fit(
     fitted = draw_sizes(learnt, sizes, seed=seed)
     probability = fit_hits(event, fitted)
     present = fit_present(fitted, draw_sizes(learnt, sizes, seed=seed, keep=1, absent=True))
-    held = see(scored, second, keep=1)
+    held = see(scored, second, keep=among)
     right = held.right[:, 0]
+    where = "the first answer is" if among == 1 else f"none of {among} answers is"
     promised = promise(
-        probability(held.first, held.gallery),
-        ~right,
+        one_of(state(probability, held.features, held.gallery)),
+        ~held.right.any(1),
         risk,
         delta,
-        event=f"the first answer is not {event}",
+        event=f"{where} {'not ' if among == 1 else ''}{event}",
         groups=held.groups,
     )
     there = present(held.first[right], held.gallery[right])
@@ -270,7 +285,7 @@ def fit(
     conditions = Conditions(
         model, gallery, style, int(fitted.gallery.min()), int(fitted.gallery.max())
     )
-    return Trust(conditions, probability, promised, present, refuse_below, tau)
+    return Trust(conditions, probability, promised, present, refuse_below, tau, among=among)
 
 
 def views_of(similarity: Scores) -> Float[Tensor, "views queries candidates"]:
