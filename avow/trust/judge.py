@@ -274,7 +274,7 @@ def fit(
     where = "the first answer is" if among == 1 else f"none of {among} answers is"
     promised = promise(
         one_of(state(probability, held.features, held.gallery)),
-        ~held.right.any(1),
+        np.asarray(~held.right.any(1)),
         risk,
         delta,
         event=f"{where} {'not ' if among == 1 else ''}{event}",
