@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
 from samples import SIZES, regions, tokens
 
@@ -22,6 +23,9 @@ def main() -> None:
     accelerator = Accelerator(cpu=True)
     gradients = gradient(accelerator, gather, *sys.argv[3:])
     torch.save(gradients, where / f"{sys.argv[2]}-{accelerator.process_index}.pt")
+    if dist.is_initialized():  # threads of gloo that outlive the process abort it
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 def gradient(
