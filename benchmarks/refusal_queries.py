@@ -22,7 +22,7 @@ from avow.data._open import dataset_file, open_dataset
 from avow.data._words import word_tokenize
 from avow.trust.relevance import _FUNCTION, _stem, phrases, read_objects
 
-SEED, EACH, SAME = 20261115, 50, 0.75
+SEED, EACH, SAME = 20261115, 50, 0.6
 NOUNS = {
     "a cat": "chelsea", "a tabby cat": "chelsea", "an astronaut": "astronaut",
     "a woman in a space suit": "astronaut", "a cup of coffee": "coffee", "coffee": "coffee",
