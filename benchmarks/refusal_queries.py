@@ -64,8 +64,8 @@ def main() -> None:
     path = Path(__file__).with_suffix(".json")
     path.write_text(json.dumps(out, indent=1))
     for name, lists in out.items():
-        print(name, {kind: len(listed) for kind, listed in lists["absent"].items()},
-              len(lists["answerable"]), lists["absent"]["near"][:5], lists["absent"]["far"][:5])  # fmt: skip
+        print(f"{name}: {len(lists['answerable'])} with an answer; without, for example:")
+        print("  near", lists["absent"]["near"][:5], "far", lists["absent"]["far"][:5])
 
 
 def absent(captions: list[str]) -> dict[str, list[str]]:

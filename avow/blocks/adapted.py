@@ -106,18 +106,17 @@ class AdaptedTransformer(nn.Module):
         """W + B A of every changed matrix; kept while nothing is learnt."""
         if self.training or torch.is_grad_enabled():
             return self._summed()
-        state = tuple(p._version for p in self.parameters()) + (id(self._words.device),)
+        state = tuple(parameter._version for parameter in self.parameters())
         if self._sums_of != state or self._sums["qkv0"].device != self._words.device:
             self._sums, self._sums_of = self._summed(), state
         return self._sums
 
     def _summed(self) -> dict[str, Tensor]:
         return {
-            name: self._own(
-                name.rstrip("0123456789"), int(name.lstrip("abcdefghijklmnopqrstuvwxyz"))
-            )
-            + self.high[name] @ self.low[name]
-            for name in self.low
+            f"{part}{layer}": self._own(part, layer)
+            + self.high[f"{part}{layer}"] @ self.low[f"{part}{layer}"]
+            for part in _CHANGED
+            for layer in range(self.layers)
         }
 
 
