@@ -2,6 +2,13 @@
 
 from dataclasses import dataclass
 
+LETTERS = 1000
+"""Longest question or filter."""
+ANSWERS = 200
+"""Most answers of one search, and most items of one page."""
+LARGEST_ID = 2**53 - 1
+"""Numbers of items stay exact in every JSON reader."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -10,15 +17,11 @@ class Limits:
     upload_bytes: int = 20_000_000
     """Largest body of a request; the rest of a larger one is not read."""
     pixels: int = 60_000_000
-    """Largest picture that is decoded, uploaded or indexed."""
-    letters: int = 1000
-    """Longest question or filter."""
-    answers: int = 200
-    """Most answers of one search, and most items of one page."""
+    """Largest picture that is decoded."""
     seconds: float = 30.0
     """How long a search may take before its asker is told that it took too long."""
     at_once: int = 2
-    """Searches that run at the same time."""
+    """Searches that run at the same time; thumbnails have as many threads of their own."""
     waiting: int = 16
     """Searches that may wait for their turn; more are told to come back."""
     thumbnail_bytes: int = 64_000_000
