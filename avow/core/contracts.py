@@ -346,3 +346,40 @@ class Probe(ABC):
     @abstractmethod
     def measure(self, asked: Asked) -> dict[str, Float[Tensor, " queries"]]:
         """Named measures; a larger number always means less trust."""
+
+
+# --- searching --------------------------------------------------------------------------
+
+
+class Encoder(ABC):
+    """A joint space that a search can stand on: photographs and texts to vectors.
+
+    The dot product of two vectors is their similarity in [-1, 1]. With several views the
+    vector is their unit vectors one after the other, each divided by sqrt(views).
+    """
+
+    name: str
+    """What `open_encoder` finds it by: "default", a run's folder, a hub name."""
+    fingerprint: str
+    """Sixteen letters that change with any weight and with the preprocessing."""
+    dim: int
+    views: int
+    tau: float
+    kind: EvidenceKind
+    bank: tuple[str, ...] = ()
+    """Reference queries that tell what is usual for an item."""
+
+    @abstractmethod
+    def prepare(self, photograph: Image.Image) -> np.ndarray:
+        """One decoded photograph to what `encode_prepared` takes; on many cores."""
+
+    @abstractmethod
+    def encode_prepared(self, pixels: np.ndarray) -> Float[np.ndarray, "items dim"]: ...
+
+    @abstractmethod
+    def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]: ...
+
+    def encode_images(
+        self, photographs: Sequence[Image.Image]
+    ) -> Float[np.ndarray, "items dim"]:
+        return self.encode_prepared(np.stack([self.prepare(one) for one in photographs]))
