@@ -23,7 +23,7 @@ from avow.assembly.model import Model
 from avow.assembly.pairs import some
 from avow.assembly.photographs import pixel_regions
 from avow.assembly.scores import batches, encode
-from avow.core.contracts import Encoder, Method, Regions, Tokens, VectorMethod
+from avow.core.contracts import Encoder, Method, Regions, VectorMethod
 from avow.core.errors import BadRecipe, WrongCheckpoint
 from avow.core.fingerprint import of_text
 from avow.data._captions import TokenTable
@@ -123,14 +123,6 @@ class ModelEncoder(Encoder):
         return self._together(
             view.vectors(encode_captions(view, table, self.model.device, _AT_ONCE))
             for view in self.networks
-        )
-
-    @torch.inference_mode()
-    def encode_tokens(self, tokens: Tokens) -> Float[np.ndarray, "items dim"]:
-        """The same for texts that are numbers already."""
-        placed = tokens.to(self.model.device)
-        return self._together(
-            view.vectors(view.encode_text(placed)).cpu() for view in self.networks
         )
 
     def _together(self, vectors: Iterable[Tensor]) -> Float[np.ndarray, "items dim"]:
