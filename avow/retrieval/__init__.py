@@ -1,1 +1,1 @@
-"""Searching your own pictures: an index of them, and answers that say how far to trust them."""
+"""Search over an index of photographs and texts, with how far to trust its answers."""
