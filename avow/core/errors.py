@@ -7,6 +7,8 @@
   x BadFeatures     - features are broken, of the wrong width, or of another backbone
   x WrongCheckpoint - the folder was made by another method, vocabulary or version
   x WrongTrust      - a trust was fitted for another model, gallery or kind of query
+  x WrongIndex      - an index was made by another model, or another process writes to it
+  x BadQuery        - a filter or a question that cannot be read
   x MissingExtra    - an optional package is needed and is not installed
   x NoRoom          - the disk is full; what was written before stays usable
 
@@ -50,6 +52,14 @@ class WrongCheckpoint(AvowError):
 
 class WrongTrust(AvowError):
     """Probabilities were fitted for something else, and would be invented here."""
+
+
+class WrongIndex(AvowError):
+    """An index belongs to another model, is damaged, or is being written."""
+
+
+class BadQuery(AvowError):
+    """A filter, a vector or a question that cannot be understood."""
 
 
 class MissingExtra(AvowError):
