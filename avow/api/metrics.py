@@ -57,9 +57,7 @@ class Metrics:
         total, lines = 0, []
         for bound, count in zip((*BOUNDS, "+Inf"), self.buckets[route], strict=True):
             total += count
-            lines.append(
-                f'avow_request_seconds_bucket{{route="{route}",le="{bound}"}} {total}'
-            )
+            lines.append(f'avow_request_seconds_bucket{{route="{route}",le="{bound}"}} {total}')
         lines.append(f'avow_request_seconds_sum{{route="{route}"}} {self.seconds[route]:.6f}')
         lines.append(f'avow_request_seconds_count{{route="{route}"}} {total}')
         return lines

@@ -23,6 +23,7 @@ from avow.core.contracts import Encoder
 from avow.core.errors import BadData
 from avow.core.places import avow_home
 from avow.retrieval.catalogue import open_catalogue, sentences
+from avow.retrieval.covered import cover
 from avow.retrieval.library import other_model
 from avow.retrieval.lock import only_writer
 from avow.retrieval.reading import Fresh, Loaded, Unreadable, load
@@ -85,6 +86,7 @@ def index_folders(
         try:
             writer = _writer(link, index, encoder, engine, half, rebuild)
             found = survey(link, folders, index, writer.model, writer.generation)
+            cover(index, found.walk.roots)
             run = _Run(writer, encoder, found, batch, workers or _workers())
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
         finally:
