@@ -1,6 +1,7 @@
 """Small models and pictures that the tests of searching share."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from avow import backbones
 from avow.assembly.model import Model, build_views
 from avow.assembly.recipe import Recipe
 from avow.core import folder
+from avow.core.contracts import Encoder
 from avow.data._vocabulary import Vocabulary
 
 COLOURS = {
@@ -117,3 +119,39 @@ def _save_tokeniser(words: list[str], place: Path) -> None:
         pad_token="<pad>",
         unk_token="<unk>",
     ).save_pretrained(place)
+
+
+class ColourEncoder(Encoder):
+    """A joint space that needs no learning: the share of each named colour.
+
+    Two views: both see the same, the second one less clearly.
+    """
+
+    name = "colours"
+    views = 2
+    dim = 2 * (len(COLOURS) + 1)
+    tau = 0.05
+    kind = "exp"
+
+    def __init__(self, fingerprint: str = "c01045c01045c010", bank: tuple[str, ...] = ()):
+        self.fingerprint, self.bank = fingerprint, bank
+
+    def prepare(self, photograph: Image.Image) -> np.ndarray:
+        return np.asarray(photograph.convert("RGB").resize((8, 8)))
+
+    def encode_prepared(self, pixels: np.ndarray) -> np.ndarray:
+        named = np.array(list(COLOURS.values()), float)
+        apart = np.linalg.norm(pixels[..., None, :].astype(float) - named, axis=-1)
+        near = np.exp(-apart / 60)
+        share = (near / near.sum(-1, keepdims=True)).mean((1, 2))
+        return self._vectors(np.concatenate([share, np.full((len(share), 1), 0.3)], 1))
+
+    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
+        said = [[float(colour in text.split()) for colour in COLOURS] for text in texts]
+        other = [[float(not any(row))] for row in said]
+        return self._vectors(np.concatenate([np.array(said), np.array(other)], 1) + 0.02)
+
+    def _vectors(self, shares: np.ndarray) -> np.ndarray:
+        clear, blurred = shares, shares + 0.2
+        both = [one / np.linalg.norm(one, axis=1, keepdims=True) for one in (clear, blurred)]
+        return (np.concatenate(both, 1) / np.sqrt(2)).astype(np.float32)

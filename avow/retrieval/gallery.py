@@ -122,4 +122,5 @@ def slices(
     vectors: Float32[np.ndarray, "items dim"], views: int
 ) -> Float32[Tensor, "views items part"]:
     """Each view's part of the vectors."""
-    return torch.from_numpy(vectors).reshape(len(vectors), views, -1).transpose(0, 1)
+    count, dim = vectors.shape
+    return torch.from_numpy(vectors).reshape(count, views, dim // views).transpose(0, 1)

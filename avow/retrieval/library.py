@@ -92,6 +92,7 @@ class Library:
     def __init__(self, folder: Path, link: sqlite3.Connection, fingerprint: str):
         self.folder = folder
         self._link, self._lock = link, threading.RLock()
+        Where.teach(link)
         self._space = Space(folder, fingerprint)
         self.manifest: dict[str, Any] = self._space.manifest()
         self._load()

@@ -78,12 +78,12 @@ class Question:
 
 
 def ask(
-    text: str | None = None,
-    image: str | Path | Image.Image | None = None,
-    without: str | None = None,
-    kind: str = "image",
+    text: object = None, image: object = None, without: object = None, kind: str = "image"
 ) -> Question:
-    """The question, or a sentence on what is wrong with it."""
+    """The question, or a sentence on what is wrong with it.
+
+    text, without: strings. image: a file name or a PIL image.
+    """
     if kind not in get_args(Kind):
         raise BadQuery(
             f"There is nothing of kind {kind!r} to look for. Expected 'image' or 'text'."
@@ -103,7 +103,7 @@ def ask(
     )
 
 
-def check_numbers(k: int, risk: float | None) -> None:
+def check_numbers(k: object, risk: float | None) -> None:
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MOST:
         raise BadQuery(
             f"The number of answers is {k!r}. Expected a whole number from 1 to {MOST}."

@@ -234,7 +234,7 @@ class Retriever:
         return verdict, ruling, in_words(verdict, shown, kind, known, ruling.doubts)
 
     def _uncertainty(self, seen: Seen) -> Uncertainty:
-        tau, kind = self.encoder.tau, self.encoder.kind
+        tau, kind = self.library.manifest["tau"], self.library.manifest["kind"]
         return Uncertainty(seen.uncertainty(tau, kind), seen.gallery, tau, kind)
 
     def _hits(

@@ -6,6 +6,7 @@ A kill at any moment leaves the catalogue naming only rows that are there. Every
 one transaction, so a run that was cut off goes on where it stopped.
 """
 
+import os
 import shutil
 import sqlite3
 import time
@@ -106,8 +107,9 @@ class Writer:
         """A known file is found at another place."""
         with changing(self.link):
             self.link.execute(
-                "UPDATE files SET path = ?, size = ?, mtime_ns = ?, inode = ? WHERE id = ?",
-                [seen.path, seen.size, seen.mtime_ns, seen.inode, number],
+                "UPDATE files SET path = ?, folder = ?, name = ?, size = ?, mtime_ns = ?, "
+                "inode = ? WHERE id = ?",
+                [*_place(seen), seen.size, seen.mtime_ns, seen.inode, number],
             )
             self.link.execute("DELETE FROM skipped WHERE path = ?", [seen.path])
             self._stamp()
@@ -160,9 +162,9 @@ class Writer:
         if filing.file is None:
             # complete only when its last item is in: until then it looks changed
             filing.file = self.link.execute(
-                "INSERT INTO files (path, size, mtime_ns, inode, content) "
-                "VALUES (?, -1, 0, 0, '')",
-                [filing.seen.path],
+                "INSERT INTO files (path, folder, name, size, mtime_ns, inode, content) "
+                "VALUES (?, ?, ?, -1, 0, 0, '')",
+                _place(filing.seen),
             ).lastrowid
         number = entry.item
         if number is None:
@@ -212,3 +214,7 @@ class Writer:
             "SELECT rows FROM generations WHERE model = ? AND number = ?",
             [self.model, self.generation],
         ).fetchone()[0]
+
+
+def _place(seen: Seen) -> tuple[str, str, str]:
+    return seen.path, *os.path.split(seen.path)
