@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 
 from avow.api.refusals import Refusal
 
-FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "TIFF", "BMP")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "TIFF", "BMP")
 SIZES = (128, 256, 512, 1024, 1536)
 """Edges of thumbnails; a size in between gets the next larger one."""
 _PAPER = (255, 255, 255)
@@ -96,7 +96,8 @@ class Thumbnails:
 def heat(cells: np.ndarray) -> bytes:
     """A transparent picture to lay over the photograph: warm where the match rests."""
     warm = np.nan_to_num(np.maximum(cells, 0))
-    strength = warm / max(float(warm.max(initial=0)), 1e-12)
+    low, high = float(warm.min(initial=np.inf)), float(warm.max(initial=0))
+    strength = (warm - low) / max(high - low, 1e-12)
     small = Image.fromarray((255 * strength).astype(np.uint8))
     smooth = small.resize((_HEAT_EDGE, _HEAT_EDGE), Image.Resampling.BICUBIC)
     layer = Image.new("RGBA", smooth.size, (*_WARM, 0))

@@ -44,7 +44,7 @@ function contents(index) {
       ["Texts", index.texts ? count(index.texts, "text", "texts") : null],
       ["Model", index.model],
       ["Fingerprint", index.fingerprint],
-      ["Engine", index.engine ? `${index.engine}${index.exact ? ", exact" : ""}` : null],
+      ["Search", index.exact ? "exact" : `approximate (${index.engine})`],
     ].filter(([, value]) => value).map(([key, value]) => [
       make("dt", {}, key), make("dd", {}, value),
     ])),
@@ -76,7 +76,7 @@ function judged(told) {
     head,
     make("p", { class: "note" }, told.why),
     doubts,
-    make(
+    make("details", {}, make("summary", {}, "What each risk costs"), make(
       "table",
       {},
       make("thead", {}, make(
@@ -84,7 +84,7 @@ function judged(told) {
         make("th", { scope: "col" }, "Questions answered"),
       )),
       make("tbody", {}, rows),
-    ),
+    )),
   );
 }
 

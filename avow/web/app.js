@@ -8,13 +8,15 @@ import { forget, grid, waiting } from "./grid.js";
 import * as risk from "./risk.js";
 import { banner, state } from "./verdict.js";
 import { show as showWhy } from "./why.js";
-import { count } from "./words.js";
+import { count, percent } from "./words.js";
 
+const UNLIKELY = 0.1; // answers less likely than this wait under a fold
 const pictures = new Map(); // what was dropped, by the name it has in the address
 let query = { ...FRESH };
 let shown = []; // hits in the order in which the page shows them
 let pending = null;
 let index = null;
+let question = null; // the query of the last result, as the server understood it
 
 // --- asking ---------------------------------------------------------------------------
 
@@ -56,27 +58,28 @@ function tell(result) {
   setState("told");
   online(true);
   document.title = query.text ? `${query.text} – Avow` : "Avow";
-  const question = result.query;
+  question = result.query;
   shown = [...result.hits, ...result.near_misses];
   fill(find("verdict"), banner(result));
+  const likely = result.hits.filter((hit) => !(hit.p_relevant < UNLIKELY));
+  const rest = likely.length ? result.hits.filter((hit) => hit.p_relevant < UNLIKELY) : [];
+  const first = likely.length ? likely : result.hits;
+  const noun = (many) => count(many, ...(query.kind === "text" ? ["text", "texts"] : ["picture", "pictures"]));
   const misses = result.near_misses;
   fill(
     find("shown"),
-    result.hits.length ? grid(result.hits, { open, question }) : null,
-    misses.length ? nearMisses(misses, question, result.verdict) : null,
-    !shown.length && result.verdict !== "nothing_found" ? nothingThere() : null,
+    first.length ? grid(first, { open, question }) : null,
+    rest.length ? folded(`${noun(rest.length)} more, each less than ${percent(UNLIKELY)} likely to fit`, rest) : null,
+    misses.length ? folded(`Show the nearest ${noun(misses.length)} all the same`, misses) : null,
   );
 }
 
-function nearMisses(misses, question, verdict) {
-  const words = verdict === "nothing_found"
-    ? `Show the nearest ${count(misses.length, "picture", "pictures")} all the same`
-    : `${count(misses.length, "picture", "pictures")} that came close`;
+function folded(words, misses) {
   return make(
     "details",
     { class: "misses" },
     make("summary", {}, words),
-    grid(misses, { open, question, label: "Near misses" }),
+    grid(misses, { open, question, label: "Unlikely answers" }),
   );
 }
 
@@ -109,10 +112,6 @@ function emptyIndex() {
   box.append(first);
   return box;
 }
-
-const nothingThere = () => state("empty", "No item passes the filter", [
-  "Nothing was left to look at. Widen the filter under “More”.",
-]);
 
 function lost() {
   setState("failed");
@@ -177,6 +176,9 @@ function online(is) {
 // --- the form -------------------------------------------------------------------------
 
 function fillForm() {
+  if (![...find("k").options].some((one) => +one.value === query.k)) {
+    find("k").append(make("option", {}, String(query.k)));
+  }
   for (const key of ["text", "without", "where", "k", "kind"]) find(key).value = query[key];
   find("more").open ||= Boolean(query.without || query.where || query.kind !== "image");
   risk.set(query.risk);
@@ -228,7 +230,7 @@ function open(hit, push = true) {
     if (next) open(next);
   };
   showWhy(hit, {
-    question: document.body.dataset.state === "told" ? asked() : null,
+    question: document.body.dataset.state === "told" ? question : null,
     text: query.text,
     step,
     close: () => find("why").close(),
@@ -240,11 +242,6 @@ function open(hit, push = true) {
     if (by && !event.target.closest(".grid")) step(by);
   };
 }
-
-const asked = () => ({
-  text: query.text || null, without: query.without || null, like: query.like,
-  picture: Boolean(query.picture),
-});
 
 function closed() {
   const item = shownItem();

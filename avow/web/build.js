@@ -25,7 +25,7 @@ export function make(tag, given = {}, ...inside) {
     else if (key === "class") element.className = value;
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...inside.flat().filter((one) => one !== null && one !== undefined));
+  element.append(...inside.flat(Infinity).filter((one) => one !== null && one !== undefined));
   return element;
 }
 
@@ -45,7 +45,7 @@ export function icon(name) {
 export const find = (id) => document.getElementById(id);
 
 export function fill(place, ...inside) {
-  place.replaceChildren(...inside.flat().filter((one) => one !== null && one !== undefined));
+  place.replaceChildren(...inside.flat(Infinity).filter((one) => one !== null && one !== undefined));
 }
 
 // A meter from 0 to 1; its width is set from code because styles in markup are not allowed.

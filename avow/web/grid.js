@@ -9,7 +9,8 @@ const said = new Map(); // what was said of an item for the question on the page
 export const forget = () => said.clear();
 
 export function grid(hits, { open, question, wall = false, label = "Answers" }) {
-  const list = make("ul", { class: wall ? "grid wall" : "grid", "aria-label": label });
+  const shape = wall ? "grid wall" : hits.length < 4 ? "grid few" : "grid";
+  const list = make("ul", { class: shape, "aria-label": label });
   hits.forEach((hit, place) => list.append(card(hit, place, { open, question, wall })));
   list.addEventListener("keydown", (event) => walk(event, list));
   return list;

@@ -46,6 +46,7 @@ function picture(hit, { question }) {
   const heated = make("div", { class: "heated", id: "heated" }, face(hit, 1024));
   const shown = heated.querySelector("img");
   if (shown) shown.alt = name(hit.path);
+  if (hit.width && hit.height) fit(heated, hit.width / hit.height);
   return make(
     "div",
     {},
@@ -57,6 +58,12 @@ function picture(hit, { question }) {
       question ? fits(hit.id, question, true) : null,
     ),
   );
+}
+
+// The place has the picture's own shape, so that the heat lies exactly over it.
+function fit(heated, ratio) {
+  heated.style.aspectRatio = String(ratio);
+  heated.style.width = `min(100%, ${(58 * ratio).toFixed(1)}vh)`;
 }
 
 async function explain(hit, { text }, place, current) {
@@ -79,8 +86,8 @@ const READING = "The longer the line under a word, the more the match rests on i
 const note = (sentence) => make("p", { class: "note" }, sentence);
 
 function overlay(hit, text) {
-  const address = (word) => `/api/items/${hit.id}/explain/heat?${parameters({ text, word })}`;
-  const heat = make("img", { class: "heat", src: address(null), alt: "" });
+  const address = (words) => `/api/items/${hit.id}/explain/heat?${parameters({ text: words })}`;
+  const heat = make("img", { class: "heat", src: address(text), alt: "" });
   find("heated").append(heat);
   const toggle = make(
     "button",
@@ -95,7 +102,7 @@ function overlay(hit, text) {
   find("below-picture").append(toggle);
   return {
     of(word) {
-      heat.src = address(word);
+      heat.src = address(word ?? text);
       set(true);
     },
   };
@@ -104,14 +111,14 @@ function overlay(hit, text) {
 function list(told, heat) {
   const most = Math.max(...told.words.map((one) => Math.abs(one.weight)), 1e-9);
   const all = make("ul", { class: "words", "aria-label": "Words" });
-  told.words.forEach((one, place) => {
+  told.words.forEach((one) => {
     const line = make("i", { "data-against": one.weight < 0 });
     line.style.width = `${Math.round((Math.abs(one.weight) / most) * 100)}%`;
     const press = () => {
       const on = button.getAttribute("aria-pressed") !== "true";
       for (const other of all.querySelectorAll(".word")) other.setAttribute("aria-pressed", "false");
       button.setAttribute("aria-pressed", String(on));
-      heat?.of(on ? place : null);
+      heat?.of(on ? one.word : null);
     };
     const button = make(
       "button",
@@ -139,6 +146,8 @@ async function tellFacts(hit, place, current) {
     return;
   }
   if (!current()) return;
+  if (item.width && item.height) fit(find("heated"), item.width / item.height);
+  if (!hit.path) find("why-name").textContent = name(item.path);
   const facts = [
     ["File", item.path],
     ["Size", item.width ? `${item.width} × ${item.height}, ${bytes(item.size)}` : bytes(item.size)],

@@ -8,8 +8,7 @@ export function percent(share) {
 }
 
 export function risk(share) {
-  const whole = share * 100;
-  return `${whole < 1 || whole % 1 ? whole.toFixed(1) : whole.toFixed(0)} %`;
+  return `${+(share * 100).toFixed(1)} %`;
 }
 
 export const name = (path) => (path ? path.split(/[\\/]/).pop() : "");
