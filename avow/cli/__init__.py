@@ -17,6 +17,7 @@ from avow.cli.import_ import import_
 from avow.cli.methods import methods
 from avow.cli.recipes import recipes
 from avow.cli.search import search
+from avow.cli.serve import serve
 from avow.cli.train import train
 from avow.cli.trust import trust
 from avow.core.errors import AvowError
@@ -29,7 +30,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (search, explain, features, train, evaluate, trust, import_, methods, recipes):
+for command in (
+    search,
+    explain,
+    serve,
+    features,
+    train,
+    evaluate,
+    trust,
+    import_,
+    methods,
+    recipes,
+):
     app.command(command.__name__.rstrip("_"))(command)
 
 
