@@ -138,10 +138,9 @@ def test_u_is_the_opinion_over_the_gallery(retriever):
 
 @pytest.mark.parametrize("kind", ["relu", "softplus"])
 def test_u_of_other_evidence(place, kind):
-    encoder = ColourEncoder()
-    encoder.kind = kind
-    retriever = open_at(place, encoder)
-    query = torch.from_numpy(encoder.encode_texts(["red"])[0])
+    retriever = open_at(place)
+    retriever.library.manifest["kind"] = kind
+    query = torch.from_numpy(ColourEncoder().encode_texts(["red"])[0])
     every = torch.from_numpy(retriever.library.vectors(retriever.library.find())) @ query
     expected = Opinion.from_similarity(every[None], 0.05, kind).uncertainty
     assert retriever.search("red").uncertainty.u == pytest.approx(float(expected), rel=1e-4)
