@@ -54,7 +54,7 @@ def test_a_person_reads_words_and_a_table(command, place):
     assert lines[0] == "Not judged. This kind of search is not calibrated yet."
     assert lines[1].split() == ["similarity", "path"]
     assert [line.split()[0] for line in lines[2:5]] == ["1", "2", "3"]
-    assert lines[2].endswith(".png") and lines[-1] == "12 items searched"
+    assert lines[2].rstrip().endswith(".png") and lines[-1] == "12 items searched"
 
 
 def test_nothing_found_exits_with_3(command, place):

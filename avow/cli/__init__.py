@@ -10,6 +10,7 @@ import sys
 
 import typer
 
+from avow.cli.calibrate import calibrate
 from avow.cli.evaluate import evaluate
 from avow.cli.explain import explain
 from avow.cli.features import features
@@ -30,18 +31,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (
-    search,
-    explain,
-    serve,
-    features,
-    train,
-    evaluate,
-    trust,
-    import_,
-    methods,
-    recipes,
-):
+COMMANDS = (
+    *(search, explain, serve, calibrate),
+    *(features, train, evaluate, trust, import_, methods, recipes),
+)
+for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)
 
 

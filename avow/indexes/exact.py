@@ -4,22 +4,31 @@ The rows may be a memory-mapped file that another process appends to: they are o
 Dead rows stay where they are, with the id -1, until somebody writes the rows anew.
 """
 
+import ctypes
 import json
 from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int64
+from torch import Tensor
 
 from avow.core.contracts import Index
 from avow.core.errors import WrongIndex
 from avow.core.files import new_folder
 from avow.indexes._vectors import best_of, checked, last_of_each
 
+Best = tuple[np.ndarray, np.ndarray]
+"""Ids and scores of one query, best first."""
 DEAD = -1
-BLOCK = 16384
-FEW = 4
+BLOCK = 2**18
+"""Rows compared at once: few large products keep every core busy."""
+_TYPES = {"float32": torch.float32, "float16": torch.float16}
+_SCORES_AT_ONCE = 2**24
+_FEW = 4
 """A choice smaller than one in so many rows is gathered, a larger one is masked."""
+_SPARE = 64
+"""More than asked for, so that rounding a query to half costs no answer."""
 
 
 class Exact(Index):
@@ -73,28 +82,45 @@ class Exact(Index):
         among: Int64[np.ndarray, " chosen"] | None = None,
     ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
         queries = checked(queries, self.dim)
-        ids, rows = self._ids[: self._used], None
+        ids, rows = self._ids[: self._used], self._rows[: self._used]
         if among is not None:
             places = self._rows_of(np.unique(among))
-            if len(places) * FEW < self._used:
-                ids, rows = ids[places], places
+            if len(places) * _FEW < self._used:
+                ids, rows = ids[places], rows[places]
             else:
                 allowed = np.zeros(self._used, bool)
                 allowed[places] = True
                 ids = np.where(allowed, ids, DEAD)
-        found = min(k, int((ids != DEAD).sum()))
-        best = [(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
-        if found < 1:
-            empty = np.empty((len(queries), 0))
-            return empty.astype(np.int64), empty.astype(np.float32)
-        for start in range(0, len(ids), self.block):
-            part = slice(start, start + self.block)
-            block = self._rows[part] if rows is None else self._rows[rows[part]]
-            scores = _products(queries, block)
-            live = ids[part] != DEAD
-            for number, row in enumerate(scores):
-                best[number] = _merged(best[number], ids[part], row, live, found)
+        found = max(0, min(k, int(np.count_nonzero(ids != DEAD))))
+        if not found:
+            return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), "f4")
+        asked = found if rows.dtype == np.float32 else found + _SPARE
+        best = self._shortlists(queries, ids, rows, asked)
+        if rows.dtype != np.float32:
+            pairs = zip(queries, best, strict=True)
+            best = [self._again(query, one[0], found) for query, one in pairs]
         return np.stack([one[0] for one in best]), np.stack([one[1] for one in best])
+
+    def _shortlists(
+        self, queries: np.ndarray, ids: np.ndarray, rows: np.ndarray, k: int
+    ) -> list[Best]:
+        """The best k of each query, block by block."""
+        best = [(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
+        step = max(1, min(self.block, _SCORES_AT_ONCE // max(1, len(queries))))
+        asked = torch.from_numpy(queries).to(_TYPES[rows.dtype.name])
+        for start in range(0, len(ids), step):
+            part = slice(start, start + step)
+            block = _tensor(rows[part])
+            products = asked @ block.T if len(queries) > 1 else (block @ asked[0])[None]
+            scores = products.float().numpy()
+            scores[:, ids[part] == DEAD] = -np.inf
+            for number, row in enumerate(scores):
+                best[number] = _merged(best[number], ids[part], row, k)
+        return best
+
+    def _again(self, query: np.ndarray, ids: np.ndarray, k: int) -> Best:
+        """The same candidates compared with the query as it came."""
+        return best_of(ids, self.vectors(ids) @ query, k)
 
     def ids(self) -> Int64[np.ndarray, " items"]:
         return self._sorted()[0]
@@ -165,28 +191,31 @@ def mapped(path: Path, rows: int, dim: int, dtype: str) -> Float[np.ndarray, "ro
     return np.memmap(path, dtype, "r", shape=(rows, dim))
 
 
-def _products(
-    queries: Float32[np.ndarray, "queries dim"], block: Float[np.ndarray, "rows dim"]
-) -> Float32[np.ndarray, "queries rows"]:
-    if block.dtype == np.float16:
-        block = torch.from_numpy(np.asarray(block)).float().numpy()
-    return (block @ queries.T).T if len(queries) == 1 else queries @ block.T
+def _tensor(rows: Float[np.ndarray, "rows dim"]) -> Tensor:
+    """The same memory as a tensor; torch has no notion of memory that is only read."""
+    rows = np.ascontiguousarray(rows)
+    if rows.flags.writeable or not rows.size:
+        return torch.from_numpy(rows.copy() if not rows.size else rows)
+    memory = (ctypes.c_byte * rows.nbytes).from_address(rows.ctypes.data)
+    shared = torch.frombuffer(memory, dtype=_TYPES[rows.dtype.name]).reshape(rows.shape)
+    shared.lies_in = rows  # type: ignore[attr-defined]  # keeps the mapping alive
+    return shared
 
 
 def _merged(
-    best: tuple[np.ndarray, np.ndarray],
+    best: Best,
     ids: Int64[np.ndarray, " rows"],
     scores: Float32[np.ndarray, " rows"],
-    live: np.ndarray,
     k: int,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Best:
     """The best so far, with a block of scores added."""
-    if len(best[0]) >= k:
-        live = live & (scores >= best[1][-1])
-        if not live.any():
-            return best
-    ids, scores = ids[live], scores[live]
-    return best_of(np.concatenate([best[0], ids]), np.concatenate([best[1], scores]), k)
+    least = best[1][-1] if len(best[1]) >= k else np.float32(-np.inf)
+    above = np.flatnonzero((scores >= least) & (scores > -np.inf))
+    if not len(above):
+        return best
+    return best_of(
+        np.concatenate([best[0], ids[above]]), np.concatenate([best[1], scores[above]]), k
+    )
 
 
 def build(*, dim: int, half: bool = False, block: int = BLOCK) -> Exact:

@@ -1,9 +1,9 @@
 """What is asked: a text, a picture, both, or one without the other; as one vector.
 
-    "two dogs"                      the text's vector
-    a picture                       the picture's vector
-    a picture, "at night"           the unit sum of both
-    "dogs" without "a ball"         the unit difference
+"two dogs"                      the text's vector
+a picture                       the picture's vector
+a picture, "at night"           the unit sum of both
+"dogs" without "a ball"         the unit difference
 """
 
 from dataclasses import dataclass
