@@ -1,4 +1,4 @@
-"""The command line: `avow features | train | evaluate | trust | import | methods | recipes`.
+"""The command line: `avow index`, `avow train` and the rest; `avow --help` lists them.
 
 Each command is one file; it parses, calls and prints. A mistake of the user ends in one
 sentence on stderr and exit code 1 (2 where the command itself was misspelt), never in a
@@ -13,6 +13,7 @@ import typer
 from avow.cli.evaluate import evaluate
 from avow.cli.features import features
 from avow.cli.import_ import import_
+from avow.cli.index import index
 from avow.cli.methods import methods
 from avow.cli.recipes import recipes
 from avow.cli.train import train
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (features, train, evaluate, trust, import_, methods, recipes):
+for command in (index, features, train, evaluate, trust, import_, methods, recipes):
     app.command(command.__name__.rstrip("_"))(command)
 
 
