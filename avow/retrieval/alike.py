@@ -75,7 +75,9 @@ def _near_pairs(looks: np.ndarray) -> Iterator[tuple[int, int]]:
         for group in np.split(order, edges):
             for place, one in enumerate(group[:-1].tolist()):
                 others = group[place + 1 :]
-                for other in others[_apart(looks[one], looks[others]) <= FARTHEST].tolist():
+                for other in others[
+                    _apart(looks[one : one + 1], looks[others]) <= FARTHEST
+                ].tolist():
                     yield one, other
 
 

@@ -38,14 +38,17 @@ class Rows:
         if size < rows * self.row_bytes:
             raise self._short(rows, size)
         made = not self.path.exists()
-        with room_needed(self.path), self.path.open("ab") as stream:
-            if size > rows * self.row_bytes:
-                stream.truncate(rows * self.row_bytes)
-                os.fsync(stream.fileno())
-        if made and os.name != "nt":
-            folder = os.open(self.path.parent, os.O_RDONLY)  # its name must last, too
-            os.fsync(folder)
-            os.close(folder)
+        with room_needed(self.path):
+            with self.path.open("ab") as stream:
+                if size > rows * self.row_bytes:
+                    stream.truncate(rows * self.row_bytes)
+                    os.fsync(stream.fileno())
+            if made and os.name != "nt":
+                folder = os.open(self.path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)  # its name must last, too
+                finally:
+                    os.close(folder)
 
     def write(self, start: int, rows: Float32[np.ndarray, "items width"]) -> None:
         """Put rows at `start`, and return when they are on the disk."""

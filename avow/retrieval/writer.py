@@ -100,6 +100,9 @@ class Writer:
 
     def forget(self, files: Iterable[int]) -> None:
         """Files that are gone, with all their items."""
+        files = list(files)
+        if not files:
+            return
         with changing(self.link):
             for number in files:
                 self.link.execute("UPDATE items SET gone = 1 WHERE file = ?", [number])
