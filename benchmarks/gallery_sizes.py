@@ -115,6 +115,7 @@ def kept(chosen: argparse.Namespace, split: str, query: Query) -> list[tuple[Hit
             content["right"],
             np.full(len(content["right"]), size),
             content["groups"],
+            np.arange(len(content["right"])),
         )
         found.append((hits, int(content["distractors"])))
     return sorted(found, key=lambda pair: int(pair[0].gallery[0]))

@@ -89,7 +89,7 @@ def test_unknown_part():
         (
             "method.text=lstm",
             "text of 'vse_infty' in methods is 'lstm'. Expected one of: 'gru', 'glove', "
-            "'bert', 'minilm'.",
+            "'bert', 'minilm', 'adapted'.",
         ),
         (
             "tau",

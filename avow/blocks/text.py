@@ -4,6 +4,7 @@ gru      word vectors learnt from scratch, and a GRU that reads both ways or ahe
 glove    the same, started from GloVe vectors
 bert     a transformer (local folder or hub name), fine-tuned
 minilm   the transformer inside the MiniLM wheel, fine-tuned
+adapted  the same, frozen, with low-rank changes that are learnt and saved alone
 """
 
 from abc import ABC, abstractmethod
@@ -15,14 +16,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from avow.blocks.adapted import AdaptedTransformer
 from avow.blocks.pretrained import text_model
 from avow.blocks.projection import spread
 from avow.blocks.recurrent import Gru, OneWayGru, TwoWayGru
 from avow.core.contracts import Tokens
 from avow.core.errors import BadRecipe
 
-TextKind = Literal["gru", "glove", "bert", "minilm"]
+TextKind = Literal["gru", "glove", "bert", "minilm", "adapted"]
 Way = Literal["both", "ahead"]
+RANK = 32
+"""Of the changes to a frozen transformer."""
 
 
 class TextEncoder(nn.Module, ABC):
@@ -123,6 +127,19 @@ class TransformerText(TextEncoder):
         self.config.save_pretrained(folder)
 
 
+class AdaptedText(TextEncoder):
+    """A frozen transformer with low-rank changes, and one linear map; all of it is small."""
+
+    def __init__(self, source: str, rank: int, dim: int, dropout: float):
+        super().__init__()
+        self.transformer = AdaptedTransformer(source, rank)
+        self.drop = nn.Dropout(dropout)
+        self.project = spread(nn.Linear(self.transformer.dim, dim))
+
+    def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]:
+        return self.project(self.drop(self.transformer(text.ids, text.present)))
+
+
 def build_text(
     kind: TextKind,
     *,
@@ -137,5 +154,7 @@ def build_text(
     """The text encoder called `kind`; see the table at the top of this file."""
     if kind in ("gru", "glove"):
         return WordGru(vocabulary, word_dim, dim, dropout, way)
+    if kind == "adapted":
+        return AdaptedText(source or "minilm", RANK, dim, dropout)
     usual = {"bert": "bert-base-uncased", "minilm": "minilm"}[kind]
     return TransformerText(source or usual, pretrained, dim, dropout)

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from avow.blocks.names import Names
 from avow.blocks.normalise import unit
 from avow.blocks.pooling import Pool, PoolKind, build_pool
 from avow.blocks.projection import BendFrom, VisualProjection
@@ -31,14 +32,19 @@ class JointEmbedding(PooledMethod):
         text: TextEncoder,
         text_pool: Pool,
         dropout_head: float,
+        names: Names | None = None,
     ):
         super().__init__()
+        self.names = names
         self.visual, self.visual_pool = visual, visual_pool
         self.text, self.text_pool = text, text_pool
         self.drop = nn.Dropout(dropout_head)
 
     def pool_visual(self, visual: Regions) -> Float[Tensor, "items dim"]:
-        return self.visual_pool(self.visual(visual.features), visual.present)
+        pooled = self.visual_pool(self.visual(visual.features), visual.present)
+        if self.names is None:
+            return pooled
+        return pooled + self.names(visual.features, visual.present)
 
     def pool_text(self, text: Tokens) -> Float[Tensor, "items dim"]:
         return self.text_pool(self.text(text), text.present)
@@ -79,6 +85,7 @@ def joint_embedding(
     dropout_word: float = 0.0,
     dropout_image: float = 0.0,
     dropout_head: float = 0.0,
+    names: Literal["", "efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"] = "",
 ) -> JointEmbedding:
     """text_source: folder or hub name of a transformer, or file of word vectors.
 
@@ -86,6 +93,7 @@ def joint_embedding(
     bend_from: what that branch reads; RVSE++ has it read the projection.
     text_pool: how words are pooled, where not as regions are ("same").
     text_way: in which directions a GRU reads.
+    names: the backbone whose classifier tells which of ImageNet's names fit, where wanted.
     """
     encoder = build_text(
         text,
@@ -99,4 +107,5 @@ def joint_embedding(
     )
     visual = VisualProjection(visual_dim, dim, bend, dropout_image, bend_from)
     words = build_pool(pool if text_pool == "same" else text_pool)
-    return JointEmbedding(visual, build_pool(pool), encoder, words, dropout_head)
+    known = Names(names, visual_dim, dim, pretrained) if names else None
+    return JointEmbedding(visual, build_pool(pool), encoder, words, dropout_head, known)

@@ -76,6 +76,17 @@ class Scored:
             usual = None if usual is None else usual.of(chosen)
         return Asked(part, self.own, self.tau, self.kind, usual)
 
+    def queries(self, chosen: Int[np.ndarray, " some"]) -> "Scored":
+        """Some of the queries over the same candidates."""
+        return Scored(
+            self.similarity[:, torch.from_numpy(chosen)],
+            self.match[chosen],
+            self.own,
+            self.tau,
+            self.kind,
+            self.background,
+        )
+
     @property
     def averaged(self) -> Float[Tensor, "queries candidates"]:
         """The mean of the views, by which candidates are ranked."""
@@ -106,6 +117,8 @@ class Hits:
     right: Bool[np.ndarray, "queries shown"]
     gallery: Int[np.ndarray, " queries"]
     groups: Int[np.ndarray, " queries"]
+    queries: Int[np.ndarray, " queries"]
+    """Which of the scored queries each is."""
 
     @property
     def first(self) -> Float[np.ndarray, "queries features"]:
@@ -121,6 +134,18 @@ class Hits:
             np.concatenate([part.right[:, :shown] for part in parts]),
             np.concatenate([part.gallery for part in parts]),
             np.concatenate([part.groups for part in parts]),
+            np.concatenate([part.queries for part in parts]),
+        )
+
+    def only(self, chosen: Int[np.ndarray, " some"]) -> "Hits":
+        """Some of the queries."""
+        return Hits(
+            self.names,
+            self.features[chosen],
+            self.right[chosen],
+            self.gallery[chosen],
+            self.groups[chosen],
+            self.queries[chosen],
         )
 
 
@@ -144,7 +169,7 @@ def see(
         hidden = asked.similarity.masked_fill(torch.from_numpy(match), -torch.inf)
         asked = Asked(hidden, asked.own, asked.tau, asked.kind, asked.background)
     sight, order = look(asked)
-    return noted(sight, order, match, scored.groups[rows], keep)
+    return noted(sight, order, match, scored.groups[rows], rows, keep)
 
 
 def noted(
@@ -152,12 +177,13 @@ def noted(
     order: Int[Tensor, "queries shown"],
     match: Bool[np.ndarray, "queries candidates"],
     groups: Int[np.ndarray, " queries"],
+    queries: Int[np.ndarray, " queries"],
     keep: int = KEEP,
 ) -> Hits:
     """The first answers of a sight, with whether each is right."""
     features = describe(sight)[:, :keep].numpy()
     right = np.take_along_axis(match, order[:, :keep].numpy(), axis=1)
-    return Hits(sight.names, features, right, sight.gallery.numpy(), groups)
+    return Hits(sight.names, features, right, sight.gallery.numpy(), groups, queries)
 
 
 def draw(

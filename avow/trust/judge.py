@@ -265,7 +265,7 @@ def fit(
     match = mask_of(matches, views.shape[1:])
     scored = Scored(views, match, 0, tau, "exp", background_of(bank, tau))
     first, second = _halves(scored, seed)
-    learnt = _queries(scored, first)
+    learnt = scored.queries(first)
     fitted = draw_sizes(learnt, sizes, seed=seed)
     probability = fit_hits(event, fitted)
     present = fit_present(fitted, draw_sizes(learnt, sizes, seed=seed, keep=1, absent=True))
@@ -340,14 +340,3 @@ def _halves(
     chosen = np.random.default_rng(seed).permutation(groups)[: (len(groups) + 1) // 2]
     inside = np.isin(scored.groups, chosen)
     return np.flatnonzero(inside), np.flatnonzero(~inside)
-
-
-def _queries(scored: Scored, queries: Int[np.ndarray, " some"]) -> Scored:
-    return Scored(
-        scored.similarity[:, torch.from_numpy(queries)],
-        scored.match[queries],
-        scored.own,
-        scored.tau,
-        scored.kind,
-        scored.background,
-    )

@@ -73,8 +73,12 @@ def fit_probability(
     gallery: int | Int[np.ndarray, " hits"],
     groups: Int[np.ndarray, " hits"],
     strengths: Sequence[float] = STRENGTHS,
+    balanced: bool = False,
 ) -> Probability:
-    """groups: hits of one group (one photograph) are never on both sides of a fold."""
+    """groups: hits of one group (one photograph) are never on both sides of a fold.
+
+    balanced: as if what happened and what did not were equally common.
+    """
     if happened.all() or not happened.any():
         raise BadData(
             f"All {len(happened)} answers are {'right' if happened.any() else 'wrong'}. "
@@ -83,8 +87,9 @@ def fit_probability(
     wide = _with_size(features, gallery)
     centre, scale = wide.mean(0), wide.std(0) + 1e-9
     ready = (wide - centre) / scale
-    strength = _best_strength(ready, happened, groups, strengths)
-    model = _logistic(strength).fit(ready, happened)
+    weight = _weights(happened, balanced)
+    strength = _best_strength(ready, happened, groups, weight, strengths)
+    model = _logistic(strength).fit(ready, happened, weight)
     return Probability(
         event,
         tuple(names),
@@ -108,8 +113,18 @@ def _with_size(
     )
 
 
+def _weights(happened: Bool[np.ndarray, " hits"], balanced: bool) -> Float[np.ndarray, " hits"]:
+    """How much each hit counts; both outcomes together the same where `balanced`."""
+    share = happened.mean() if balanced else 0.5
+    return np.where(happened, 0.5 / share, 0.5 / (1 - share))
+
+
 def _best_strength(
-    ready: np.ndarray, happened: np.ndarray, groups: np.ndarray, strengths: Sequence[float]
+    ready: np.ndarray,
+    happened: np.ndarray,
+    groups: np.ndarray,
+    weight: np.ndarray,
+    strengths: Sequence[float],
 ) -> float:
     folds = min(_FOLDS, len(np.unique(groups)))
     if len(strengths) == 1 or folds < 2:
@@ -119,9 +134,15 @@ def _best_strength(
         if len(np.unique(happened[fitted])) < 2:
             continue
         for place, strength in enumerate(strengths):
-            model = _logistic(strength).fit(ready[fitted], happened[fitted])
+            model = _logistic(strength).fit(ready[fitted], happened[fitted], weight[fitted])
             stated = model.predict_proba(ready[held])[:, 1]
-            losses[place] += log_loss(happened[held], stated, labels=[False, True]) * len(held)
+            losses[place] += log_loss(
+                happened[held],
+                stated,
+                normalize=False,
+                sample_weight=weight[held],
+                labels=[False, True],
+            )
     return float(strengths[int(losses.argmin())])
 
 
