@@ -1,3 +1,4 @@
+"""The command line: `avow index`, `avow train` and the rest; `avow --help` lists them.
 """The command line: `avow search`, `avow train` and the rest; `avow --help` lists them.
 
 Each command is one file; it parses, calls and prints. A mistake of the user ends in one
@@ -15,6 +16,7 @@ from avow.cli.evaluate import evaluate
 from avow.cli.explain import explain
 from avow.cli.features import features
 from avow.cli.import_ import import_
+from avow.cli.index import index
 from avow.cli.methods import methods
 from avow.cli.recipes import recipes
 from avow.cli.search import search
@@ -32,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS = (
-    *(search, explain, serve, calibrate),
+    *(index, search, explain, serve, calibrate),
     *(features, train, evaluate, trust, import_, methods, recipes),
 )
 for command in COMMANDS:

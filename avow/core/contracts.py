@@ -430,6 +430,9 @@ class Index(ABC):
     @abstractmethod
     def open(cls, folder: Path, dim: int) -> "Index": ...
 
+    def close(self) -> None:  # noqa: B027  # most engines hold nothing
+        """Let go of what is held outside this process."""
+
     def __len__(self) -> int:
         return len(self.ids())
 

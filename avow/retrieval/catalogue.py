@@ -38,7 +38,8 @@ CREATE TABLE models (
   used REAL NOT NULL);
 CREATE TABLE generations (
   model TEXT NOT NULL REFERENCES models(fingerprint), number INTEGER NOT NULL,
-  rows INTEGER NOT NULL, PRIMARY KEY (model, number)) WITHOUT ROWID;
+  rows INTEGER NOT NULL, half INTEGER NOT NULL, engine TEXT NOT NULL,
+  PRIMARY KEY (model, number)) WITHOUT ROWID;
 CREATE TABLE stored (
   model TEXT NOT NULL, generation INTEGER NOT NULL,
   item INTEGER NOT NULL REFERENCES items(id) ON DELETE CASCADE, row INTEGER NOT NULL,
@@ -67,7 +68,8 @@ def open_catalogue(folder: Path, *, make: bool = False) -> sqlite3.Connection:
     with sentences(path):
         link = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
         link.execute("PRAGMA journal_mode = WAL")
-        link.execute("PRAGMA synchronous = FULL")
+        # a commit survives a kill as it is; only a change of generations waits for the disk
+        link.execute("PRAGMA synchronous = NORMAL")
         link.execute("PRAGMA foreign_keys = ON")
         link.execute("PRAGMA busy_timeout = 60000")
         if make:
@@ -92,6 +94,17 @@ def changing(link: sqlite3.Connection) -> Iterator[None]:
         if link.in_transaction:
             link.execute("ROLLBACK")
         raise
+
+
+@contextmanager
+def changing_for_good(link: sqlite3.Connection) -> Iterator[None]:
+    """The same, and on the disk when it returns: what it replaces may be removed."""
+    link.execute("PRAGMA synchronous = FULL")
+    try:
+        with changing(link):
+            yield
+    finally:
+        link.execute("PRAGMA synchronous = NORMAL")
 
 
 @contextmanager

@@ -7,278 +7,137 @@ moment, it goes on where it was.
 """
 
 import os
+import sqlite3
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float32
 
+from avow import indexes
+from avow.core import folder
 from avow.core.contracts import Encoder
-from avow.core.errors import BadData
+from avow.core.errors import BadData, WrongIndex
 from avow.core.places import avow_home
+from avow.retrieval.alike import group_alike
 from avow.retrieval.catalogue import open_catalogue, sentences
 from avow.retrieval.covered import cover
+from avow.retrieval.deferred import Deferred, unchanged
+from avow.retrieval.engines import bring_up_to_date
+from avow.retrieval.generations import begin, begin_again, compact, go_on, use
 from avow.retrieval.library import other_model
 from avow.retrieval.lock import only_writer
-from avow.retrieval.reading import Fresh, Loaded, Unreadable, load
+from avow.retrieval.report import Progress, Report
+from avow.retrieval.run import Run
 from avow.retrieval.spaces import Space
-from avow.retrieval.survey import Job, Survey, survey
-from avow.retrieval.writer import Entry, Filing, Writer
+from avow.retrieval.survey import survey
+from avow.retrieval.writer import Writer
 
 BATCH = 64
-
-
-@dataclass
-class Report:
-    """What a run did; a file counts once."""
-
-    new: int = 0
-    changed: int = 0
-    moved: int = 0
-    deleted: int = 0
-    unchanged: int = 0
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    """Path and reason, of this run and earlier ones."""
-    seconds: float = 0.0
-    stopped: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is: files read of those that must be."""
-
-    done: int
-    total: int
-    skipped: int
+_FEW = 1000
+"""Dead rows that are never worth writing the others anew."""
 
 
 def index_folders(
     folders: Sequence[str | Path],
     *,
     index: Path | None = None,
-    encoder: Encoder,
+    encoder: Encoder | Deferred,
     rebuild: bool = False,
     dedupe: bool = False,
-    engine: str = "exact",
-    half: bool = False,
+    engine: str | None = None,
+    half: bool | None = None,
     batch: int = BATCH,
     workers: int = 0,
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Report:
-    """Bring an index up to date with some folders."""
+    """Bring an index up to date with some folders.
+
+    rebuild: encode everything anew, or for a model that the index does not know; readers
+    see the old state until all is done. dedupe: group near-duplicates. engine, half: how
+    vectors are searched and kept; as they are, where not given. stop: asked after every
+    file; what was done before is kept.
+    """
     started = time.monotonic()
     index = index or avow_home() / "index"
+    _check(batch, engine)
+    plain = not (rebuild or dedupe) and engine is None and half is None
+    if isinstance(encoder, Deferred) and plain:
+        nothing = unchanged(folders, index, encoder)
+        if nothing is not None:
+            return nothing
     _make_folder(index)
     with only_writer(index), sentences(index), warnings.catch_warnings():
         # said once for all threads: what decoders grumble about is no matter for the user
         warnings.simplefilter("ignore")
         link = open_catalogue(index, make=True)
         try:
-            writer = _writer(link, index, encoder, engine, half, rebuild)
+            opened = encoder.open() if isinstance(encoder, Deferred) else encoder
+            writer = _writer(link, index, opened, engine, half, rebuild)
+            if isinstance(encoder, Deferred):
+                encoder.remember(link, opened.fingerprint)
+            writer.purge()
             found = survey(link, folders, index, writer.model, writer.generation)
             cover(index, found.walk.roots)
-            run = _Run(writer, encoder, found, batch, workers or _workers())
+            run = Run(writer, opened, found, batch, workers or _workers())
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
+            if not report.stopped:
+                _finish(writer, report, dedupe)
         finally:
             link.close()
     report.seconds = time.monotonic() - started
     return report
 
 
-class _Run:
-    """One pass over the files that must be read."""
-
-    def __init__(
-        self, writer: Writer, encoder: Encoder, found: Survey, batch: int, workers: int
-    ):
-        self.writer, self.encoder, self.found = writer, encoder, found
-        self.batch, self.workers = batch, workers
-        self.link = writer.link
-        self.report = Report(unchanged=found.unchanged)
-        self.waiting: list[Entry] = []
-        self.missing = dict(found.missing)
-        self.missing_by_content: dict[str, list[int]] = {}
-        for number, (_, content) in found.missing.items():
-            self.missing_by_content.setdefault(content, []).append(number)
-        self.known = {row[0] for row in self.link.execute(_KNOWN, self._where())}
-
-    def go(self, progress: Callable[[Progress], None], stop: Callable[[], bool]) -> Report:
-        jobs, done = self.found.jobs, 0
-        self._list_skipped()
-        progress(Progress(0, len(jobs), 0))
-        with ThreadPoolExecutor(self.workers) as pool:
-            for job, future in self._ahead(pool):
-                self._take(job, future)
-                if len(self.waiting) >= self.batch:
-                    self._flush()
-                done += 1
-                progress(Progress(done, len(jobs), len(self.report.skipped)))
-                if stop():
-                    pool.shutdown(cancel_futures=True)
-                    self.report.stopped = True
-                    break
-        self._flush()
-        if not self.report.stopped:
-            self.writer.forget(self.missing)
-            self.report.deleted = len(self.missing)
-            self.writer.use()
-        rows = self.link.execute("SELECT path, why FROM skipped ORDER BY path")
-        self.report.skipped = [(path, why) for path, why in rows]
-        return self.report
-
-    def _ahead(self, pool: ThreadPoolExecutor) -> Iterator[tuple[Job, Future[Loaded]]]:
-        """Files in order, a bounded number of them being read meanwhile."""
-        waiting: deque[tuple[Job, Future[Loaded]]] = deque()
-        for job in self.found.jobs:
-            waiting.append((job, pool.submit(load, job.seen, self.encoder.prepare, self.known)))
-            if len(waiting) > 2 * self.batch + self.workers:
-                yield waiting.popleft()
-        while waiting:
-            yield waiting.popleft()
-
-    def _take(self, job: Job, future: Future[Loaded]) -> None:
-        try:
-            loaded = future.result()
-        except Unreadable as error:
-            self._refuse(job, error)
-            return
-        number = job.file
-        if number is None:
-            number = self._moved(loaded)
-        if number is None:
-            self.report.new += 1
-        elif job.file is not None:
-            self._count_change(number, loaded)
-        self._plan(loaded, number)
-
-    def _moved(self, loaded: Loaded) -> int | None:
-        """The number of a missing file with this content, now found again."""
-        numbers = self.missing_by_content.get(loaded.content)
-        if not numbers:
-            return None
-        number = numbers.pop()
-        del self.missing[number]
-        self.writer.move(number, loaded.seen)
-        self.report.moved += 1
-        return number
-
-    def _count_change(self, number: int, loaded: Loaded) -> None:
-        content = self.link.execute(
-            "SELECT content FROM files WHERE id = ?", [number]
-        ).fetchone()[0]
-        if content == loaded.content:
-            self.report.unchanged += 1
-        else:
-            self.report.changed += 1
-
-    def _plan(self, loaded: Loaded, number: int | None) -> None:
-        """Decide for each item whether it stays, needs a vector, or is new."""
-        filing = Filing(loaded.seen, loaded.content, number, set())
-        known = {row[0]: row[1:] for row in self.link.execute(_ITEMS, [*self._where(), number])}
-        wanted = []
-        for fresh in loaded.items if not loaded.known else [self._copy(loaded.content)]:
-            item, content, row = known.get(fresh.part, (None, None, None))
-            same = content == fresh.content
-            if same and item is not None:
-                filing.keep.add(item)
-            if not same or row is None:
-                wanted.append((fresh, item if same else None))
-        if not wanted:
-            self.writer.settle_file(filing)
-            return
-        for place, (fresh, item) in enumerate(wanted, 1):
-            self.waiting.append(Entry(filing, fresh, item, place == len(wanted)))
-            if len(self.waiting) >= self.batch and place < len(wanted):
-                self._flush()
-
-    def _copy(self, content: str) -> Fresh:
-        """A picture whose content is in the index already, as it was read then."""
-        row = self.link.execute(_TWIN, [*self._where(), content]).fetchone()
-        tags = self.link.execute("SELECT tag FROM tags WHERE item = ?", [row[0]]).fetchall()
-        return Fresh("", "image", content, None, *row[2:], tuple(tag for (tag,) in tags), None)
-
-    def _flush(self) -> None:
-        if self.waiting:
-            entries, self.waiting = self.waiting, []
-            self.writer.file(entries, self._encoded(entries))
-
-    def _encoded(self, entries: list[Entry]) -> Float32[np.ndarray, "items dim"]:
-        out = np.empty((len(entries), self.encoder.dim), np.float32)
-        pixels = [n for n, entry in enumerate(entries) if entry.fresh.pixels is not None]
-        texts = [n for n, entry in enumerate(entries) if entry.fresh.kind == "text"]
-        if pixels:
-            stacked = np.stack([np.asarray(entries[n].fresh.pixels) for n in pixels])
-            out[pixels] = self.encoder.encode_prepared(stacked)
-        if texts:
-            out[texts] = self.encoder.encode_texts([entries[n].fresh.text or "" for n in texts])
-        for number in set(range(len(entries))) - set(pixels) - set(texts):
-            content = entries[number].fresh.content
-            row = self.link.execute(_TWIN, [*self._where(), content]).fetchone()[1]
-            out[number] = self.writer.vector(row)
-        if not np.isfinite(out).all():
-            raise BadData(
-                f"The model {self.encoder.name!r} gave NaN or infinite numbers. Expected "
-                "finite vectors; its weights are damaged."
-            )
-        return out
-
-    def _refuse(self, job: Job, error: Unreadable) -> None:
-        """List a file; what was known of it is gone, unless it may come back."""
-        self.writer.skip(job.seen.path, str(error), job.seen, error.again)
-        self.report.skipped.append((job.seen.path, str(error)))
-        if job.file is not None and not error.again:
-            self.writer.forget([job.file])
-
-    def _list_skipped(self) -> None:
-        walk = self.found.walk
-        for path, why in walk.skipped.items():
-            self.writer.skip(path, why)
-        listed = [row[0] for row in self.link.execute("SELECT path FROM skipped")]
-        gone = [
-            path
-            for path in listed
-            if path not in walk.skipped and path not in walk.files and walk.covers(path)
-        ]
-        self.writer.unskip(gone)
-
-    def _where(self) -> tuple[str, int]:
-        return self.writer.model, self.writer.generation
-
-
-_STORED = """
-FROM items JOIN stored ON item = items.id AND model = ? AND generation = ?
-WHERE gone = 0 AND kind = 'image' AND part = ''
-"""
-_KNOWN = "SELECT DISTINCT content " + _STORED
-_TWIN = "SELECT items.id, row, width, height, taken, look " + _STORED + " AND content = ?"
-_ITEMS = """
-SELECT part, items.id, content, row FROM items
-LEFT JOIN stored ON item = items.id AND model = ? AND generation = ?
-WHERE file = ? AND gone = 0
-"""
+def _finish(writer: Writer, report: Report, dedupe: bool) -> None:
+    """Show readers what was made, and put in order what hangs on it."""
+    use(writer)
+    ids, _ = writer.live()
+    if len(ids) - np.count_nonzero(ids >= 0) > max(_FEW, len(ids) // 2):
+        writer = compact(writer)
+    link = writer.link
+    grouped = link.execute("SELECT 1 FROM items WHERE same_as IS NOT NULL LIMIT 1").fetchone()
+    if dedupe or (grouped and (report.new or report.changed or report.deleted)):
+        group_alike(writer)
+    count = "SELECT count(*) FROM items WHERE same_as IS NOT NULL AND gone = 0"
+    report.alike = link.execute(count).fetchone()[0]
+    bring_up_to_date(writer.space.engine(writer.generation), writer.engine, *writer.live())
 
 
 def _writer(
-    link: Any, index: Path, encoder: Encoder, engine: str, half: bool, rebuild: bool
+    link: sqlite3.Connection,
+    index: Path,
+    encoder: Encoder,
+    engine: str | None,
+    half: bool | None,
+    rebuild: bool,
 ) -> Writer:
-    rows = link.execute("SELECT fingerprint, generation FROM models ORDER BY used DESC")
-    models = dict(rows.fetchall())
+    rows = link.execute("SELECT fingerprint FROM models ORDER BY used DESC").fetchall()
+    models = [row[0] for row in rows]
     if encoder.fingerprint not in models:
         if models and not rebuild:
-            raise other_model(index, list(models), encoder.name)
-        return Writer.begin(link, index, encoder, engine, half)
+            raise other_model(index, models, encoder.name)
+        return begin(link, index, encoder, engine or "exact", bool(half))
     space = Space(index, encoder.fingerprint)
-    return Writer(link, space, space.manifest(), models[encoder.fingerprint])
+    if rebuild:
+        return begin_again(link, space, engine or "exact", bool(half))
+    writer = go_on(link, space, engine)
+    if half is not None and half != writer.half:
+        kept = "half" if writer.half else "full"
+        raise WrongIndex(
+            f"The index {str(index)!r} keeps its vectors in {kept} precision. Expected to "
+            "go on like that; to change it, encode everything anew with --rebuild."
+        )
+    return writer
+
+
+def _check(batch: int, engine: str | None) -> None:
+    if batch < 1:
+        raise BadData(f"The batch is {batch!r}. Expected at least one item at once.")
+    if engine is not None:
+        folder.find(indexes, engine)
 
 
 def _make_folder(index: Path) -> None:

@@ -21,18 +21,18 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from avow.core.background import Background
-from avow.core.contracts import Encoder, Index
+from avow.core.contracts import Encoder
 from avow.core.errors import BadQuery, WrongIndex
 from avow.core.fingerprint import of_text
 from avow.core.places import avow_home
-from avow.indexes.exact import DEAD, Exact
+from avow.indexes.exact import DEAD
 from avow.retrieval.catalogue import open_catalogue, reading, sentences
 from avow.retrieval.covered import covered
+from avow.retrieval.engines import Searched, open_engine
 from avow.retrieval.spaces import Space
 from avow.retrieval.where import Where
 
 _AT_ONCE = 500
-_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,18 @@ class _State:
 
     stamp: int
     generation: int
+    engine: str
+    half: bool
     ids: np.ndarray
     """By row; -1 where the row is dead."""
     is_text: np.ndarray
     vectors: np.ndarray
     usual: np.ndarray | None
+    searched: Searched
+    known: np.ndarray
+    """Live ids, ascending."""
+    rows: np.ndarray
+    """The row of each."""
 
 
 class Library:
@@ -94,7 +101,8 @@ class Library:
         self._link, self._lock = link, threading.RLock()
         Where.teach(link)
         self._space = Space(folder, fingerprint)
-        self.manifest: dict[str, Any] = self._space.manifest()
+        self._about = self._space.manifest()
+        self._state: _State = None  # type: ignore[assignment]  # until it is read
         self._load()
 
     @classmethod
@@ -117,6 +125,7 @@ class Library:
         return cls(folder, link, encoder.fingerprint)
 
     def close(self) -> None:
+        self._state.searched.close()
         self._link.close()
 
     def __enter__(self) -> "Library":
@@ -126,16 +135,23 @@ class Library:
         self.close()
 
     def __len__(self) -> int:
-        return int((self._state.ids != DEAD).sum())
+        return len(self._state.known)
 
     @property
     def fingerprint(self) -> str:
         """Of the model and the items: changes with every change of the index."""
-        return of_text([self._space.fingerprint, self._name, str(self._state.stamp)])
+        return of_text([self._space.fingerprint, self._about["made"], str(self._state.stamp)])
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The model, and how its vectors are kept and searched."""
+        state = self._state
+        kept = {"engine": state.engine, "half": state.half, "exact": state.searched.exact}
+        return self._about | kept
 
     @property
     def dim(self) -> int:
-        return self.manifest["dim"]
+        return self._about["dim"]
 
     def items(self, ids: Sequence[int] | Int64[np.ndarray, " items"]) -> list[Item]:
         """The items with these numbers, in this order."""
@@ -153,8 +169,7 @@ class Library:
     def find(self, where: Where | None = None, kind: str = "image") -> Int64[np.ndarray, " n"]:
         """The numbers of all items of a kind that pass a filter, ascending."""
         state = self._state
-        chosen = (state.ids != DEAD) & (state.is_text == (kind == "text"))
-        ids = np.sort(state.ids[chosen])
+        ids = state.known[state.is_text[state.rows] == (kind == "text")]
         if where is None:
             return ids
         condition, values = where.sql()
@@ -178,7 +193,7 @@ class Library:
         state, rows = self._state, self._rows_of(ids)
         if state.usual is None or state.is_text[rows].any():
             return None
-        return self._space.background(np.asarray(state.usual[rows]), self.manifest)
+        return self._space.background(np.asarray(state.usual[rows]), self._about)
 
     def search(
         self,
@@ -187,7 +202,7 @@ class Library:
         among: Int64[np.ndarray, " chosen"] | None = None,
     ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
         """The nearest items, best first; among: only these."""
-        return self._engine.search(queries, k, among)
+        return self._state.searched.search(queries, k, among)
 
     def refresh(self) -> bool:
         """Pick up what was committed since; whether anything was."""
@@ -238,62 +253,65 @@ class Library:
         return [Said(json.loads(row[0]), row[1], bool(row[2]), row[3]) for row in rows]
 
     def _load(self) -> None:
-        """Read one state; its rows may be replaced between question and answer."""
-        for left in reversed(range(_TRIES)):
-            try:
-                with self._lock, sentences(self.folder):
-                    state = self._read_state()
-                break
-            except FileNotFoundError:
-                if not left:
-                    raise
-        self._state = state
-        order = np.argsort(state.ids, kind="stable")
-        self._order = order[np.searchsorted(state.ids, 0, sorter=order) :]
-        self._sorted = state.ids[self._order]
-        self._engine: Index = Exact.over(state.ids, state.vectors)
+        with self._lock, sentences(self.folder):
+            state = self._read_state()
+        before, self._state = self._state, state
+        if before is not None:
+            before.searched.close()
 
-    def _read_state(self) -> _State:
+    def _read_state(self, tries: int = 5) -> _State:
+        """A writer may replace the rows between question and answer: then ask again."""
+        try:
+            return self._read_once()
+        except FileNotFoundError as error:
+            if tries:
+                return self._read_state(tries - 1)
+            raise WrongIndex(
+                f"A file of the index {str(self.folder)!r} is missing ({error.filename}). "
+                "Make the index anew with `avow index --rebuild`."
+            ) from error
+
+    def _read_once(self) -> _State:
         model = self._space.fingerprint
         with reading(self._link):
-            self._name = str(self._link.execute("PRAGMA application_id").fetchone()[0])
             stamp, generation = self._link.execute(
                 "SELECT stamp, generation FROM models WHERE fingerprint = ?", [model]
             ).fetchone()
-            count = self._link.execute(
-                "SELECT rows FROM generations WHERE model = ? AND number = ?",
+            count, half, engine = self._link.execute(
+                "SELECT rows, half, engine FROM generations WHERE model = ? AND number = ?",
                 [model, generation],
-            ).fetchone()[0]
+            ).fetchone()
             rows = self._link.execute(
                 "SELECT items.id, row, kind = 'text' FROM stored JOIN items ON "
                 "items.id = item WHERE model = ? AND generation = ? AND gone = 0",
                 [model, generation],
             ).fetchall()
-            usual = self._space.usual(generation, self.manifest)
-            vectors = self._space.vectors(generation, self.manifest).read(count)
+            usual = self._space.usual(generation, self._about)
+            vectors = self._space.vectors(generation, self._about, bool(half)).read(count)
             kept = None if usual is None else usual.read(count)
         table = np.array(rows, np.int64).reshape(-1, 3)
         ids, is_text = np.full(count, DEAD, np.int64), np.zeros(count, bool)
         ids[table[:, 1]], is_text[table[:, 1]] = table[:, 0], table[:, 2] != 0
-        return _State(stamp, generation, ids, is_text, vectors, kept)
+        rows = np.flatnonzero(ids != DEAD)
+        rows = rows[np.argsort(ids[rows], kind="stable")]
+        place = self._space.engine(generation)
+        searched = Searched(ids, vectors, open_engine(place, engine, self._about["dim"]))
+        numbers = (stamp, generation, engine, bool(half))
+        return _State(*numbers, ids, is_text, vectors, kept, searched, ids[rows], rows)
 
     def _rows_of(
         self, ids: Sequence[int] | Int64[np.ndarray, " items"]
     ) -> Int64[np.ndarray, " items"]:
         wanted = np.asarray(ids, np.int64).reshape(-1)
-        places = np.searchsorted(self._sorted, wanted)
-        inside = places < len(self._sorted)
-        right = (
-            inside & (self._sorted[np.where(inside, places, 0)] == wanted)
-            if len(self._sorted)
-            else inside
-        )
+        known = self._state.known
+        places = np.searchsorted(known, wanted)
+        right = np.append(known, DEAD)[places] == wanted
         if not right.all():
             raise BadQuery(
                 f"There is no item {wanted[~right][0]} in the index {str(self.folder)!r}. "
                 "Expected a number that a search returned; search again."
             )
-        return self._order[places]
+        return self._state.rows[places]
 
     def _some_items(self, ids: list[int]) -> dict[int, Item]:
         marks = ",".join("?" * len(ids))
@@ -309,7 +327,10 @@ class Library:
                 f"SELECT item, tag FROM tags WHERE item IN ({marks}) ORDER BY item, tag", ids
             ):
                 tags.setdefault(item, []).append(tag)
-        return {row[0]: Item(*row[:11], tuple(tags.get(row[0], ())), row[11]) for row in rows}
+        return {
+            row[0]: Item(*row[:11], tags=tuple(tags.get(row[0], ())), same_as=row[11])
+            for row in rows
+        }
 
 
 def other_model(folder: Path, models: Sequence[str], name: str) -> WrongIndex:
@@ -320,6 +341,8 @@ def other_model(folder: Path, models: Sequence[str], name: str) -> WrongIndex:
             known.append(repr(Space(folder, fingerprint).manifest()["model"]))
         except WrongIndex:
             known.append(fingerprint)
+    if repr(name) in known:
+        known = [f"{name!r} with other weights"]
     return WrongIndex(
         f"The index in {str(folder)!r} was made with the model {', '.join(known)}, not with "
         f"{name!r}. Vectors of two models cannot be compared; use that model, or index "

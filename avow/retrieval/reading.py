@@ -26,7 +26,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from avow.retrieval.walk import PICTURES, TABLES, Seen
+from avow.retrieval.walk import HEIF, PICTURES, TABLES, Seen
 
 LARGEST_FILE = 512 * 2**20
 LARGEST_TEXT = 2**20
@@ -66,6 +66,8 @@ class Fresh:
     look: int | None = None
     tags: tuple[str, ...] = ()
     pixels: np.ndarray | None = None
+    vector: np.ndarray | None = None
+    """Where it is known already."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def _bytes_of(seen: Seen) -> tuple[bytes, Seen]:
 def _picture(
     data: bytes, content: str, prepare: Callable[[Image.Image], np.ndarray], suffix: str
 ) -> Fresh:
-    heif = suffix in (".heic", ".heif")
+    heif = suffix in HEIF
     if heif and not register_heif():
         raise Unreadable("HEIC needs the package pillow-heif (pip install pillow-heif)", True)
     try:

@@ -27,15 +27,28 @@ class Rows:
     def row_bytes(self) -> int:
         return self.width * self.dtype.itemsize
 
+    def beside(self, generation: int) -> "Rows":
+        """Another generation of the same rows."""
+        path = self.path.with_name(f"{self.path.stem}.{generation}")
+        return Rows(path, self.width, self.dtype.name)
+
     def settle(self, rows: int) -> None:
         """Make the file exactly `rows` long; a shorter one has lost something."""
         size = self.path.stat().st_size if self.path.exists() else 0
         if size < rows * self.row_bytes:
             raise self._short(rows, size)
-        with room_needed(self.path), self.path.open("ab") as stream:
-            if size > rows * self.row_bytes:
-                stream.truncate(rows * self.row_bytes)
-                os.fsync(stream.fileno())
+        made = not self.path.exists()
+        with room_needed(self.path):
+            with self.path.open("ab") as stream:
+                if size > rows * self.row_bytes:
+                    stream.truncate(rows * self.row_bytes)
+                    os.fsync(stream.fileno())
+            if made and os.name != "nt":
+                folder = os.open(self.path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)  # its name must last, too
+                finally:
+                    os.close(folder)
 
     def write(self, start: int, rows: Float32[np.ndarray, "items width"]) -> None:
         """Put rows at `start`, and return when they are on the disk."""

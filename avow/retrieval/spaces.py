@@ -6,6 +6,7 @@ models/<fingerprint>/vectors.<n>       generation n of the rows
 """
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class Space:
                 "`avow index` wrote; make the index anew with `avow index --rebuild`."
             ) from error
 
-    def make(self, encoder: Encoder, engine: str, half: bool) -> dict[str, Any]:
+    def make(self, encoder: Encoder) -> dict[str, Any]:
         """Write the manifest, and encode the bank where the model has one."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if encoder.bank:
@@ -57,15 +58,16 @@ class Space:
             "tau": encoder.tau,
             "kind": encoder.kind,
             "bank": len(encoder.bank),
-            "engine": engine,
-            "half": half,
             "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         write_text(self.folder / "manifest.json", json.dumps(about, indent=1))
         return about
 
-    def vectors(self, generation: int, about: dict[str, Any]) -> Rows:
-        dtype = "float16" if about["half"] else "float32"
+    def engine(self, generation: int) -> Path:
+        return self.folder / f"engine.{generation}"
+
+    def vectors(self, generation: int, about: dict[str, Any], half: bool) -> Rows:
+        dtype = "float16" if half else "float32"
         return Rows(self.folder / f"vectors.{generation}", about["dim"], dtype)
 
     def usual(self, generation: int, about: dict[str, Any]) -> Rows | None:
@@ -80,6 +82,7 @@ class Space:
                 (self.folder / f"{name}.{generation}").unlink(missing_ok=True)
             except OSError:  # Windows keeps a mapped file; the next writer tries again
                 pass
+        shutil.rmtree(self.engine(generation), ignore_errors=True)
 
     def remove_others(self, kept: set[int]) -> None:
         """Forget every generation that the catalogue does not name."""

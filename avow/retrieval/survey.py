@@ -4,13 +4,15 @@ A file whose size, time and inode are as they were is not read. This looks at no
 and needs no model, so that a second run over unchanged folders is quick.
 """
 
+import importlib.util
+import os
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from avow.core.errors import BadData
-from avow.retrieval.walk import Seen, Walk, walk
+from avow.retrieval.walk import HEIF, Seen, Walk, walk
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,13 @@ class Survey:
     unchanged: int = 0
     still_skipped: int = 0
     """Files that could not be read before, and have not changed."""
-    skips_change: bool = False
-    """Whether the list of skipped files is another one than before."""
+    skips_gone: list[str] = field(default_factory=list)
+    """Listed as skipped, and no longer there or no longer met."""
+    skips_new: bool = False
 
     @property
     def nothing_to_do(self) -> bool:
-        return not (self.jobs or self.missing or self.skips_change)
+        return not (self.jobs or self.missing or self.skips_gone or self.skips_new)
 
 
 def survey(
@@ -66,14 +69,20 @@ def survey(
                 found.unchanged += 1
             else:
                 found.jobs.append(Job(seen, number))
-        elif path in refused and refused[path] == (*about, 0):
+        elif (
+            path in refused
+            and refused[path][:3] == about
+            and not (refused[path][3] and _may_work_now(seen))
+        ):
             found.still_skipped += 1
         else:
             found.jobs.append(Job(seen, None))
     for path, (number, *_, content) in known.items():
         if path not in found.walk.files and found.walk.covers(path):
             found.missing[number] = (path, content)
-    found.skips_change = _skips_change(found, refused)
+    met = found.walk.files.keys() | found.walk.skipped.keys()
+    found.skips_gone = [path for path in refused if path not in met and found.walk.covers(path)]
+    found.skips_new = bool(found.walk.skipped.keys() - refused.keys())
     if not (found.walk.files or found.walk.skipped or found.missing):
         listed = ", ".join(repr(str(folder)) for folder in folders)
         raise BadData(
@@ -90,12 +99,14 @@ SELECT DISTINCT file FROM items WHERE gone = 0 AND NOT EXISTS (
 """
 
 
-def _skips_change(found: Survey, refused: dict[str, tuple]) -> bool:
-    listed = {path for path, row in refused.items() if row[0] is None}
-    now = set(found.walk.skipped)
-    gone = [
-        path
-        for path in refused
-        if path not in now and path not in found.walk.files and found.walk.covers(path)
-    ]
-    return bool(now - listed or gone)
+def skipped_files(link: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Path and reason of every file that is not in the index."""
+    rows = link.execute("SELECT path, why FROM skipped ORDER BY path")
+    return [(path, why) for path, why in rows]
+
+
+def _may_work_now(seen: Seen) -> bool:
+    """Whether what was in the way of a file is no longer there."""
+    if seen.suffix in HEIF:
+        return importlib.util.find_spec("pillow_heif") is not None
+    return os.access(seen.path, os.R_OK)

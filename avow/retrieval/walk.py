@@ -12,9 +12,8 @@ from pathlib import Path
 
 from avow.core.errors import BadData
 
-PICTURES = frozenset(
-    ".jpg .jpeg .jpe .jfif .png .webp .gif .tif .tiff .bmp .heic .heif".split()
-)
+HEIF = frozenset([".heic", ".heif"])
+PICTURES = HEIF.union(".jpg .jpeg .jpe .jfif .png .webp .gif .tif .tiff .bmp".split())
 TEXTS = frozenset([".txt"])
 TABLES = frozenset([".csv", ".jsonl"])
 

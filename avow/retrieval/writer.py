@@ -7,24 +7,19 @@ one transaction, so a run that was cut off goes on where it stopped.
 """
 
 import os
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
 
-from avow.core.contracts import Encoder
 from avow.retrieval.catalogue import changing
 from avow.retrieval.reading import Fresh
+from avow.retrieval.rows import Rows
 from avow.retrieval.spaces import Space
 from avow.retrieval.walk import Seen
-
-_COPIED_AT_ONCE = 8192
 
 
 @dataclass
@@ -52,32 +47,21 @@ class Entry:
 class Writer:
     """One generation of one model's rows, and the catalogue that names them."""
 
-    def __init__(
-        self, link: sqlite3.Connection, space: Space, about: dict[str, Any], generation: int
-    ):
-        self.link, self.space, self.about, self.generation = link, space, about, generation
-        self.model = space.fingerprint
-        self.rows = self._count()
-        self._vectors = space.vectors(generation, about)
-        self._usual = space.usual(generation, about)
-        self._vectors.settle(self.rows)
-        if self._usual is not None:
-            self._usual.settle(self.rows)
+    def __init__(self, link: sqlite3.Connection, space: Space, generation: int):
+        self.link, self.space, self.generation = link, space, generation
+        self.model, self.about = space.fingerprint, space.manifest()
+        self.rows, half, self.engine = link.execute(
+            "SELECT rows, half, engine FROM generations WHERE model = ? AND number = ?",
+            [self.model, generation],
+        ).fetchone()
+        self.half = bool(half)
+        self._vectors = space.vectors(generation, self.about, self.half)
+        self._usual = space.usual(generation, self.about)
+        for rows in self.files():
+            rows.settle(self.rows)
 
-    @classmethod
-    def begin(
-        cls, link: sqlite3.Connection, index: Path, encoder: Encoder, engine: str, half: bool
-    ) -> "Writer":
-        """Make room for a model that the index does not know."""
-        space = Space(index, encoder.fingerprint)
-        shutil.rmtree(space.folder, ignore_errors=True)
-        about = space.make(encoder, engine, half)
-        with changing(link):
-            link.execute(
-                "INSERT INTO models VALUES (?, 0, 0, ?)", [space.fingerprint, time.time()]
-            )
-            link.execute("INSERT INTO generations VALUES (?, 0, 0)", [space.fingerprint])
-        return cls(link, space, about, 0)
+    def files(self) -> list[Rows]:
+        return [rows for rows in (self._vectors, self._usual) if rows is not None]
 
     def file(self, entries: Iterable[Entry], vectors: Float32[np.ndarray, "items dim"]) -> None:
         """Store vectors, then name them and their items, all at once."""
@@ -94,14 +78,14 @@ class Writer:
                 "UPDATE generations SET rows = ? WHERE model = ? AND number = ?",
                 [self.rows + len(entries), self.model, self.generation],
             )
-            self._stamp()
+            self.stamp()
         self.rows += len(entries)
 
     def settle_file(self, filing: Filing) -> None:
         """Finish a file of which nothing needed a vector."""
         with changing(self.link):
             self._settle(filing)
-            self._stamp()
+            self.stamp()
 
     def move(self, number: int, seen: Seen) -> None:
         """A known file is found at another place."""
@@ -112,50 +96,70 @@ class Writer:
                 [*_place(seen), seen.size, seen.mtime_ns, seen.inode, number],
             )
             self.link.execute("DELETE FROM skipped WHERE path = ?", [seen.path])
-            self._stamp()
+            self.stamp()
 
     def forget(self, files: Iterable[int]) -> None:
         """Files that are gone, with all their items."""
+        files = list(files)
+        if not files:
+            return
         with changing(self.link):
             for number in files:
                 self.link.execute("UPDATE items SET gone = 1 WHERE file = ?", [number])
                 self.link.execute("UPDATE files SET gone = 1 WHERE id = ?", [number])
-            self._stamp()
+            self.stamp()
 
-    def skip(self, path: str, why: str, seen: Seen | None = None, again: bool = False) -> None:
+    def list_skipped(self, found: dict[str, str], gone: Iterable[str]) -> None:
+        """Note what a walk could not enter, and forget what it did not meet again."""
+        before = "SELECT path, why FROM skipped WHERE size IS NULL"
+        known = dict(self.link.execute(before).fetchall())
+        with changing(self.link):
+            for path in gone:
+                self.link.execute("DELETE FROM skipped WHERE path = ?", [path])
+            for path, why in found.items():
+                if known.get(path) != why:
+                    self._skip(path, why, None, False)
+
+    def skip(self, seen: Seen, why: str, again: bool = False) -> None:
         """List a file that cannot be indexed."""
-        about = (seen.size, seen.mtime_ns, seen.inode) if seen else (None, None, None)
         with changing(self.link):
+            self._skip(seen.path, why, seen, again)
+
+    def group(self, heads: dict[int, int]) -> None:
+        """Note which items are like which; all others are like none."""
+        with changing(self.link):
+            self.link.execute("UPDATE items SET same_as = NULL WHERE same_as IS NOT NULL")
+            self.link.executemany(
+                "UPDATE items SET same_as = ? WHERE id = ?",
+                [(head, item) for item, head in heads.items()],
+            )
+            self.stamp()
+
+    def purge(self) -> None:
+        """Forget items that were gone before this run; readers had time to notice."""
+        with changing(self.link):
+            self.link.execute("DELETE FROM items WHERE gone = 1")
             self.link.execute(
-                "INSERT OR REPLACE INTO skipped VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [path, why, time.time(), *about, again],
+                "DELETE FROM files WHERE gone = 1 AND NOT EXISTS "
+                "(SELECT 1 FROM items WHERE file = files.id)"
             )
 
-    def unskip(self, paths: Iterable[str]) -> None:
-        with changing(self.link):
-            self.link.executemany("DELETE FROM skipped WHERE path = ?", [(p,) for p in paths])
-
-    def use(self) -> None:
-        """Make this generation the one that readers see, and this model the default."""
-        with changing(self.link):
-            before = self.link.execute(
-                "SELECT generation FROM models WHERE fingerprint = ?", [self.model]
-            ).fetchone()[0]
-            self.link.execute(
-                "UPDATE models SET generation = ?, used = ? WHERE fingerprint = ?",
-                [self.generation, time.time(), self.model],
-            )
-            if before != self.generation:
-                for table, column in (("stored", "generation"), ("generations", "number")):
-                    self.link.execute(
-                        f"DELETE FROM {table} WHERE model = ? AND {column} != ?",
-                        [self.model, self.generation],
-                    )
-                self._stamp()
-        self.space.remove_others({self.generation})
+    def live(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ids by row, -1 where a row is dead, and the rows."""
+        ids = np.full(self.rows, -1, np.int64)
+        for item, row in self.link.execute(NAMED, [self.model, self.generation]):
+            ids[row] = item
+        return ids, self._vectors.read(self.rows)
 
     def vector(self, row: int) -> Float32[np.ndarray, " dim"]:
         return np.asarray(self._vectors.read(self.rows)[row], np.float32)
+
+    def _skip(self, path: str, why: str, seen: Seen | None, again: bool) -> None:
+        about = (seen.size, seen.mtime_ns, seen.inode) if seen else (None, None, None)
+        self.link.execute(
+            "INSERT OR REPLACE INTO skipped VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [path, why, time.time(), *about, again],
+        )
 
     def _file_one(self, entry: Entry, row: int) -> None:
         filing, fresh = entry.filing, entry.fresh
@@ -206,14 +210,14 @@ class Writer:
         )
         self.link.execute("DELETE FROM skipped WHERE path = ?", [seen.path])
 
-    def _stamp(self) -> None:
+    def stamp(self) -> None:
         self.link.execute("UPDATE models SET stamp = stamp + 1")
 
-    def _count(self) -> int:
-        return self.link.execute(
-            "SELECT rows FROM generations WHERE model = ? AND number = ?",
-            [self.model, self.generation],
-        ).fetchone()[0]
+
+NAMED = """
+SELECT item, row FROM stored JOIN items ON items.id = item
+WHERE model = ? AND generation = ? AND gone = 0 ORDER BY row
+"""
 
 
 def _place(seen: Seen) -> tuple[str, str, str]:
