@@ -67,9 +67,9 @@ def build(name: str = "openai/clip-vit-base-patch32", size: int = 0) -> VisionTo
     size: pixels per side of the stretched photograph; 0 for the model's own.
     """
     folder = model_files(name)
-    config = _vision_config(name, folder)
-    processor = _processor(name, folder)
-    size = size or _own_size(processor) or config.image_size
+    config = vision_config(name, folder)
+    processor = processor_settings(name, folder)
+    size = size or own_size(processor) or config.image_size
     _check_size(name, size, config.patch_size)
     network = load(_network_class(config), name, config)
     identity = {
@@ -85,7 +85,7 @@ def build(name: str = "openai/clip-vit-base-patch32", size: int = 0) -> VisionTo
     return VisionTower(frozen, identity, config.patch_size).eval()
 
 
-def _vision_config(name: str, folder: Path) -> Any:
+def vision_config(name: str, folder: Path) -> Any:
     """The configuration of the vision half, or of the whole where there is one half."""
     from transformers import AutoConfig
 
@@ -111,7 +111,7 @@ def _network_class(config: Any) -> Any:
     return towers.get(config.model_type) or MODEL_MAPPING[type(config)]
 
 
-def _processor(name: str, folder: Path) -> dict[str, Any]:
+def processor_settings(name: str, folder: Path) -> dict[str, Any]:
     """How the model wants its pixels; some nest it in 'processor_config.json'."""
     for file in ("preprocessor_config.json", "processor_config.json"):
         if (folder / file).is_file():
@@ -126,7 +126,7 @@ def _processor(name: str, folder: Path) -> dict[str, Any]:
     )
 
 
-def _own_size(processor: dict[str, Any]) -> int:
+def own_size(processor: dict[str, Any]) -> int:
     """The size the processor ends with: that of its crop, where it crops."""
     crops = processor.get("do_center_crop") and processor.get("crop_size")
     chosen = processor["crop_size"] if crops else processor.get("size", 0)

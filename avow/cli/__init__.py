@@ -1,4 +1,5 @@
-"""The command line: `avow features | train | evaluate | trust | import | methods | recipes`.
+"""The command line: `avow index`, `avow train` and the rest; `avow --help` lists them.
+"""The command line: `avow search`, `avow train` and the rest; `avow --help` lists them.
 
 Each command is one file; it parses, calls and prints. A mistake of the user ends in one
 sentence on stderr and exit code 1 (2 where the command itself was misspelt), never in a
@@ -10,11 +11,16 @@ import sys
 
 import typer
 
+from avow.cli.calibrate import calibrate
 from avow.cli.evaluate import evaluate
+from avow.cli.explain import explain
 from avow.cli.features import features
 from avow.cli.import_ import import_
+from avow.cli.index import index
 from avow.cli.methods import methods
 from avow.cli.recipes import recipes
+from avow.cli.search import search
+from avow.cli.serve import serve
 from avow.cli.train import train
 from avow.cli.trust import trust
 from avow.core.errors import AvowError
@@ -27,7 +33,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (features, train, evaluate, trust, import_, methods, recipes):
+COMMANDS = (
+    *(index, search, explain, serve, calibrate),
+    *(features, train, evaluate, trust, import_, methods, recipes),
+)
+for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)
 
 

@@ -7,7 +7,10 @@
   x BadFeatures     - features are broken, of the wrong width, or of another backbone
   x WrongCheckpoint - the folder was made by another method, vocabulary or version
   x WrongTrust      - a trust was fitted for another model, gallery or kind of query
+  x WrongIndex      - an index was made by another model, or another process writes to it
+  x BadQuery        - a filter or a question that cannot be read
   x MissingExtra    - an optional package is needed and is not installed
+  x CannotServe     - the server cannot listen where it was told to
   x NoRoom          - the disk is full; what was written before stays usable
 
 The sentence of every error says what is wrong (with the value in quotes), what was
@@ -52,6 +55,14 @@ class WrongTrust(AvowError):
     """Probabilities were fitted for something else, and would be invented here."""
 
 
+class WrongIndex(AvowError):
+    """An index belongs to another model, is damaged, or is being written."""
+
+
+class BadQuery(AvowError):
+    """A filter, a vector or a question that cannot be understood."""
+
+
 class MissingExtra(AvowError):
     """A feature needs a package that a plain install does not bring."""
 
@@ -60,6 +71,10 @@ class MissingExtra(AvowError):
             f"{what} needs the package {package!r}, which is not installed. "
             f"Install it with: pip install 'avow[{extra}]'."
         )
+
+
+class CannotServe(AvowError):
+    """There is no address to listen on, or no way to keep it safe."""
 
 
 class NoRoom(AvowError):

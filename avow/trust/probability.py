@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold
@@ -46,7 +47,7 @@ class Probability:
     def __call__(
         self, features: Features, gallery: int | Int[np.ndarray, " hits"]
     ) -> Float[np.ndarray, " hits"]:
-        return 1 / (1 + np.exp(-self.log_odds(features, gallery)))
+        return expit(self.log_odds(features, gallery))
 
     def log_odds(
         self, features: Features, gallery: int | Int[np.ndarray, " hits"]

@@ -1,0 +1,100 @@
+"""`avow explain`: which words and which parts of a picture make them match."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from avow.cli._terminal import busy, console, printable
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from avow.core.contracts import Encoder
+    from avow.retrieval.explain import Explanation
+
+
+def explain(
+    text: Annotated[str, typer.Argument(help="The query, in words.")],
+    file: Annotated[Path, typer.Argument(help="The picture.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Write the picture with its heat map here.")
+    ] = None,
+    index: Annotated[
+        Path | None, typer.Option(help="Index whose model to use; default under AVOW_HOME.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Another model than the index's.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object, for scripts.")
+    ] = False,
+) -> None:
+    """Hide each word and each part of the picture in turn, and see what is missed.
+
+    A weight is how much the similarity falls without the part.
+    """
+    with busy("Loading the model", quiet=as_json):
+        from avow.assembly.photographs import open_photograph
+        from avow.retrieval import explain as explaining
+        from avow.retrieval.question import ask
+
+        query = ask(text).text or ""
+        photograph = open_photograph(file)
+        encoder = _encoder(index, model)
+        found = explaining.explain(encoder, query, photograph)
+        if out is not None:
+            _save(explaining.heat_map(photograph, found.cells), out)
+    if as_json:
+        typer.echo(json.dumps({**found.to_dict(), "out": None if out is None else str(out)}))
+        return
+    _show(found)
+    if out is not None:
+        typer.echo(f"heat map: {out}")
+
+
+def _encoder(index: Path | None, model: str | None) -> "Encoder":
+    """The model that was named, else the index's, else the default one."""
+    from avow.core.places import avow_home
+    from avow.retrieval.encoder import DEFAULT, open_encoder
+    from avow.retrieval.search import Retriever
+
+    if model is not None:
+        return open_encoder(model)
+    if index is None and not (avow_home() / "index").is_dir():
+        return open_encoder(DEFAULT)
+    return Retriever.open(index).encoder
+
+
+def _save(picture: "Image", out: Path) -> None:
+    from avow.core.errors import BadData
+
+    try:
+        picture.save(out)
+    except (OSError, ValueError) as error:
+        raise BadData(
+            f"The heat map cannot be written to {str(out)!r} ({error}). Expected a file name "
+            "that ends in .png or .jpg, in a folder that exists."
+        ) from error
+
+
+def _show(found: "Explanation") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    screen = console()
+    screen.print(Text(f"similarity {found.similarity:.3f}", "bold"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("word")
+    table.add_column("falls without it by", justify="right")
+    for word, weight in found.words:
+        table.add_row(Text(printable(word)), f"{weight:+.3f}")
+    screen.print(table)
+    rows, columns = found.cells.shape
+    row, column = divmod(int(found.cells.argmax()), columns)
+    screen.print(
+        Text(
+            f"The part of the picture that counts most is row {row + 1} of {rows}, column "
+            f"{column + 1} of {columns}: without it the similarity falls by "
+            f"{found.cells.max():.3f}."
+        )
+    )

@@ -1,0 +1,121 @@
+"""`avow search`: ask an index of pictures, and hear how far to trust the answer."""
+
+import json
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from avow.cli._terminal import bar, busy, console, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from avow.retrieval.answer import Hit, SearchResult
+
+NOTHING_FOUND = 3
+_HEADS = {
+    "answer": ("Answer", "bold green"),
+    "check": ("Check", "bold yellow"),
+    "nothing_found": ("Nothing found", "bold red"),
+    "unjudged": ("Not judged", "bold blue"),
+}
+
+
+def search(
+    text: Annotated[str | None, typer.Argument(help="What to look for, in words.")] = None,
+    image: Annotated[
+        Path | None, typer.Option(help="A picture to look for; with a text: both together.")
+    ] = None,
+    without: Annotated[str | None, typer.Option(help="What to leave out, in words.")] = None,
+    count: Annotated[int, typer.Option("-k", min=1, help="Answers to show.")] = 10,
+    risk: Annotated[
+        float | None,
+        typer.Option(help="Share of wrong answers that `Answer` may have; default: 0.1."),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(help="Only items like this: 'year>=2024 and path~\"holiday\"'."),
+    ] = None,
+    kind: Annotated[
+        Literal["image", "text"], typer.Option(help="Look for pictures or for texts.")
+    ] = "image",
+    index: Annotated[
+        Path | None, typer.Option(help="Folder of the index; default under AVOW_HOME.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model of the index, where it has several.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object, for scripts.")
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--open", help="Open the first hit in the system's viewer.")
+    ] = False,
+) -> None:
+    """Find pictures by words, by a picture, or by both.
+
+    Exit code 0: something was found; 3: nothing was; 2: the command was misspelt; 1: it
+    could not be done.
+    """
+    if text is None and image is None:
+        raise typer.BadParameter("give a text, --image FILE, or both")
+    with busy("Loading the model", quiet=as_json):
+        from avow.retrieval.search import Retriever
+
+        retriever = Retriever.open(index, model)
+        found = retriever.search(
+            text, image=image, without=without, k=count, risk=risk, where=where, kind=kind
+        )
+    if as_json:
+        typer.echo(json.dumps(found.to_dict()))
+    else:
+        show_result(found, console())
+    if show and found.hits:
+        webbrowser.open(Path(found.hits[0].path).absolute().as_uri())
+    if found.verdict == "nothing_found":
+        raise typer.Exit(NOTHING_FOUND)
+
+
+def show_result(found: "SearchResult", screen: "Console") -> None:
+    """The verdict in words, then what was found."""
+    from rich.text import Text
+
+    head, style = _HEADS[found.verdict]
+    line = Text(f"{head}.", style)
+    if found.trust is not None and found.verdict != "nothing_found":
+        line = Text(f"{head}, {100 * found.trust:.0f} % sure.", style)
+    screen.print(line, Text(printable(found.why)))
+    if found.hits:
+        screen.print(_table(found.hits, screen))
+    elif found.near_misses:
+        screen.print(Text("What came nearest:", "dim"))
+        screen.print(_table(found.near_misses, screen, "dim"))
+    K = found.uncertainty.K
+    screen.print(Text(f"{K} {'item' if K == 1 else 'items'} searched", "dim"))
+
+
+def _table(hits: "tuple[Hit, ...]", screen: "Console", style: str = "") -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    stated = any(hit.p_relevant is not None for hit in hits)
+    table = Table(box=None, style=style, pad_edge=False, header_style="dim")
+    table.add_column("", justify="right")
+    if stated:
+        table.add_column("P(relevant)", no_wrap=True)
+    table.add_column("similarity", justify="right")
+    table.add_column("path", overflow="fold")
+    for hit in hits:
+        cells = [str(hit.rank)]
+        if stated:
+            known = hit.p_relevant is not None
+            cells.append(bar(hit.p_relevant, screen) if known else "")  # type: ignore[arg-type]
+        cells.append(f"{hit.similarity:.3f}")
+        place = printable(hit.path)
+        if hit.kind == "text" and hit.text:
+            place = f"{place}: {printable(hit.text)[:200]}"
+        table.add_row(*(Text(cell, style) for cell in [*cells, place]))
+    return table

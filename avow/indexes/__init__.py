@@ -1,0 +1,1 @@
+"""Where vectors are kept and searched: one file is one engine."""

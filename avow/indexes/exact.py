@@ -1,0 +1,223 @@
+"""Exact search: every vector is compared, in blocks, in one pass over the memory.
+
+The rows may be a memory-mapped file that another process appends to: they are only read.
+Dead rows stay where they are, with the id -1, until somebody writes the rows anew.
+"""
+
+import ctypes
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Int64
+from torch import Tensor
+
+from avow.core.contracts import Index
+from avow.core.errors import WrongIndex
+from avow.core.files import new_folder
+from avow.indexes._vectors import best_of, checked, last_of_each
+
+Best = tuple[np.ndarray, np.ndarray]
+"""Ids and scores of one query, best first."""
+DEAD = -1
+BLOCK = 2**18
+"""Rows compared at once: few large products keep every core busy."""
+_TYPES = {"float32": torch.float32, "float16": torch.float16}
+_SCORES_AT_ONCE = 2**24
+_FEW = 4
+"""A choice smaller than one in so many rows is gathered, a larger one is masked."""
+_SPARE = 64
+"""More than asked for, so that rounding a query to half costs no answer."""
+
+
+class Exact(Index):
+    """Vectors in memory or in a mapped file, float32 or half of it."""
+
+    exact = True
+
+    def __init__(self, dim: int, half: bool = False, block: int = BLOCK):
+        self.dim, self.block = dim, block
+        self._rows = np.empty((0, dim), np.float16 if half else np.float32)
+        self._ids = np.empty(0, np.int64)
+        self._used = 0
+        self._places: tuple[np.ndarray, np.ndarray] | None = None
+
+    @classmethod
+    def over(
+        cls,
+        ids: Int64[np.ndarray, " rows"],
+        rows: Float[np.ndarray, "rows dim"],
+        block: int = BLOCK,
+    ) -> "Exact":
+        """Search rows that lie somewhere already; -1 marks those that are dead."""
+        made = cls(rows.shape[1], rows.dtype == np.float16, block)
+        made._rows, made._ids, made._used = rows, ids, len(ids)
+        return made
+
+    def add(
+        self, ids: Int64[np.ndarray, " items"], vectors: Float32[np.ndarray, "items dim"]
+    ) -> None:
+        vectors = checked(vectors, self.dim)
+        kept = last_of_each(ids)
+        ids, vectors = ids[kept], vectors[kept]
+        self.delete(ids)
+        self._make_room(len(ids))
+        end = self._used + len(ids)
+        self._rows[self._used : end] = vectors
+        self._ids[self._used : end] = ids
+        self._used, self._places = end, None
+
+    def delete(self, ids: Int64[np.ndarray, " items"]) -> None:
+        gone = np.isin(self._ids[: self._used], ids)
+        if gone.any():
+            self._ids = np.where(gone, DEAD, self._ids[: self._used])
+            self._rows = self._rows[: self._used]
+            self._places = None
+
+    def search(
+        self,
+        queries: Float32[np.ndarray, "queries dim"],
+        k: int,
+        among: Int64[np.ndarray, " chosen"] | None = None,
+    ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
+        queries = checked(queries, self.dim)
+        ids, rows = self._ids[: self._used], self._rows[: self._used]
+        if among is not None:
+            places = self._rows_of(np.unique(among))
+            if len(places) * _FEW < self._used:
+                ids, rows = ids[places], rows[places]
+            else:
+                allowed = np.zeros(self._used, bool)
+                allowed[places] = True
+                ids = np.where(allowed, ids, DEAD)
+        found = max(0, min(k, int(np.count_nonzero(ids != DEAD))))
+        if not found:
+            return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), "f4")
+        asked = found if rows.dtype == np.float32 else found + _SPARE
+        best = self._shortlists(queries, ids, rows, asked)
+        if rows.dtype != np.float32:
+            pairs = zip(queries, best, strict=True)
+            best = [self._again(query, one[0], found) for query, one in pairs]
+        return np.stack([one[0] for one in best]), np.stack([one[1] for one in best])
+
+    def _shortlists(
+        self, queries: np.ndarray, ids: np.ndarray, rows: np.ndarray, k: int
+    ) -> list[Best]:
+        """The best k of each query, block by block."""
+        best = [(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
+        step = max(1, min(self.block, _SCORES_AT_ONCE // max(1, len(queries))))
+        asked = torch.from_numpy(queries).to(_TYPES[rows.dtype.name])
+        for start in range(0, len(ids), step):
+            part = slice(start, start + step)
+            block = _tensor(rows[part])
+            products = asked @ block.T if len(queries) > 1 else (block @ asked[0])[None]
+            scores = products.float().numpy()
+            scores[:, ids[part] == DEAD] = -np.inf
+            for number, row in enumerate(scores):
+                best[number] = _merged(best[number], ids[part], row, k)
+        return best
+
+    def _again(self, query: np.ndarray, ids: np.ndarray, k: int) -> Best:
+        """The same candidates compared with the query as it came."""
+        return best_of(ids, self.vectors(ids) @ query, k)
+
+    def ids(self) -> Int64[np.ndarray, " items"]:
+        return self._sorted()[0]
+
+    def vectors(self, ids: Int64[np.ndarray, " items"]) -> Float32[np.ndarray, "items dim"]:
+        return np.asarray(self._rows[self._rows_of(ids)], np.float32)
+
+    def save(self, folder: Path) -> None:
+        ids = self.ids()
+        with new_folder(folder) as home:
+            with (home / "vectors").open("wb") as stream:
+                for start in range(0, len(ids), self.block):
+                    part = self._rows_of(ids[start : start + self.block])
+                    stream.write(np.ascontiguousarray(self._rows[part]).tobytes())
+            np.save(home / "ids.npy", ids)
+            about = {"engine": "exact", "dim": self.dim, "dtype": self._rows.dtype.name}
+            (home / "exact.json").write_text(json.dumps(about))
+
+    @classmethod
+    def open(cls, folder: Path, dim: int) -> "Exact":
+        try:
+            about = json.loads((folder / "exact.json").read_text())
+            ids = np.load(folder / "ids.npy")
+        except (OSError, ValueError) as error:
+            raise WrongIndex(
+                f"There is no exact index in {str(folder)!r} ({error}). Expected a folder "
+                "that an index was saved to."
+            ) from error
+        if about["dim"] != dim:
+            raise WrongIndex(
+                f"The index in {str(folder)!r} has vectors of {about['dim']} numbers. "
+                f"Expected {dim}; open it with the model that made it."
+            )
+        return cls.over(ids, mapped(folder / "vectors", len(ids), dim, about["dtype"]))
+
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
+        """Live ids ascending, and the row of each."""
+        if self._places is None:
+            rows = np.flatnonzero(self._ids[: self._used] != DEAD)
+            order = np.argsort(self._ids[rows], kind="stable")
+            self._places = self._ids[rows][order], rows[order]
+        return self._places
+
+    def _rows_of(self, ids: Int64[np.ndarray, " items"]) -> Int64[np.ndarray, " rows"]:
+        """The rows of those ids that are there."""
+        known, rows = self._sorted()
+        if not len(known):
+            return np.empty(0, np.int64)
+        places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+        return rows[places[known[places] == ids]]
+
+    def _make_room(self, more: int) -> None:
+        needed = self._used + more
+        if needed <= len(self._rows) and self._rows.flags.writeable:
+            return
+        size = max(needed, 2 * self._used)
+        rows = np.empty((size, self.dim), self._rows.dtype)
+        ids = np.full(size, DEAD, np.int64)
+        rows[: self._used] = self._rows[: self._used]
+        ids[: self._used] = self._ids[: self._used]
+        self._rows, self._ids = rows, ids
+
+
+def mapped(path: Path, rows: int, dim: int, dtype: str) -> Float[np.ndarray, "rows dim"]:
+    """The first `rows` rows of a file, without reading them."""
+    if not rows:
+        return np.empty((0, dim), dtype)
+    return np.memmap(path, dtype, "r", shape=(rows, dim))
+
+
+def _tensor(rows: Float[np.ndarray, "rows dim"]) -> Tensor:
+    """The same memory as a tensor; torch has no notion of memory that is only read."""
+    rows = np.ascontiguousarray(rows)
+    if rows.flags.writeable or not rows.size:
+        return torch.from_numpy(rows.copy() if not rows.size else rows)
+    memory = (ctypes.c_byte * rows.nbytes).from_address(rows.ctypes.data)
+    shared = torch.frombuffer(memory, dtype=_TYPES[rows.dtype.name]).reshape(rows.shape)
+    shared.lies_in = rows  # type: ignore[attr-defined]  # keeps the mapping alive
+    return shared
+
+
+def _merged(
+    best: Best,
+    ids: Int64[np.ndarray, " rows"],
+    scores: Float32[np.ndarray, " rows"],
+    k: int,
+) -> Best:
+    """The best so far, with a block of scores added."""
+    least = best[1][-1] if len(best[1]) >= k else np.float32(-np.inf)
+    above = np.flatnonzero((scores >= least) & (scores > -np.inf))
+    if not len(above):
+        return best
+    return best_of(
+        np.concatenate([best[0], ids[above]]), np.concatenate([best[1], scores[above]]), k
+    )
+
+
+def build(*, dim: int, half: bool = False, block: int = BLOCK) -> Exact:
+    """half: store sixteen bits per number. block: rows compared at once."""
+    return Exact(dim, half, block)

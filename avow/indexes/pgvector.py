@@ -1,0 +1,177 @@
+"""Search in PostgreSQL with its extension pgvector: one table per index.
+
+The server is named by `dsn` or AVOW_PG_DSN. A saved index is a small file that names the
+table and not the server, so that no password is ever written down.
+"""
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from avow.core.contracts import Index
+from avow.core.errors import MissingExtra, WrongIndex
+from avow.core.files import new_folder
+from avow.indexes._vectors import best_of, checked, last_of_each
+
+Kind = Literal["exact", "hnsw"]
+_FETCHED_AT_ONCE = 4096
+
+
+class PgVector(Index):
+    """A table of ids and vectors, compared by the server."""
+
+    def __init__(self, dim: int, dsn: str = "", table: str = "", kind: Kind = "exact"):
+        self.dim, self.kind, self.exact = dim, kind, kind == "exact"
+        self.table = table or f"avow_{uuid.uuid4().hex}"
+        if not self.table.replace("_", "").isalnum() or not self.table.isascii():
+            raise WrongIndex(
+                f"The table {self.table!r} has no usable name. Expected letters, digits "
+                "and underscores."
+            )
+        self._link, self._vector = _connect(dsn or os.environ.get("AVOW_PG_DSN", ""))
+        self._link.execute(
+            f"CREATE TABLE IF NOT EXISTS {self.table} "
+            f"(id bigint PRIMARY KEY, vector vector({int(dim)}) NOT NULL)"
+        )
+        if kind == "hnsw":
+            self._link.execute(
+                f"CREATE INDEX IF NOT EXISTS {self.table}_graph ON {self.table} "
+                "USING hnsw (vector vector_ip_ops)"
+            )
+
+    def add(
+        self, ids: Int64[np.ndarray, " items"], vectors: Float32[np.ndarray, "items dim"]
+    ) -> None:
+        vectors = checked(vectors, self.dim)
+        rows = [(int(ids[n]), self._vector(vectors[n])) for n in last_of_each(ids)]
+        with self._link.transaction(), self._link.cursor() as cursor:
+            cursor.executemany(
+                f"INSERT INTO {self.table} VALUES (%s, %s) "
+                "ON CONFLICT (id) DO UPDATE SET vector = excluded.vector",
+                rows,
+            )
+
+    def delete(self, ids: Int64[np.ndarray, " items"]) -> None:
+        self._link.execute(f"DELETE FROM {self.table} WHERE id = ANY(%s)", [ids.tolist()])
+
+    def search(
+        self,
+        queries: Float32[np.ndarray, "queries dim"],
+        k: int,
+        among: Int64[np.ndarray, " chosen"] | None = None,
+    ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
+        queries = checked(queries, self.dim)
+        found = max(0, min(k, self._count(among)))
+        ids = np.empty((len(queries), found), np.int64)
+        scores = np.empty((len(queries), found), np.float32)
+        if found:
+            for number, query in enumerate(queries):
+                ids[number], scores[number] = self._one(query, found, among)
+        return ids, scores
+
+    def ids(self) -> Int64[np.ndarray, " items"]:
+        rows = self._link.execute(f"SELECT id FROM {self.table} ORDER BY id").fetchall()
+        return np.array([row[0] for row in rows], np.int64)
+
+    def __len__(self) -> int:
+        return self._count(None)
+
+    def vectors(self, ids: Int64[np.ndarray, " items"]) -> Float32[np.ndarray, "items dim"]:
+        found: dict[int, Any] = {}
+        for start in range(0, len(ids), _FETCHED_AT_ONCE):
+            part = ids[start : start + _FETCHED_AT_ONCE].tolist()
+            found |= self._link.execute(
+                f"SELECT id, vector FROM {self.table} WHERE id = ANY(%s)", [part]
+            ).fetchall()
+        rows = [_numbers(found[one]) for one in ids.tolist() if one in found]
+        return np.array(rows, np.float32).reshape(-1, self.dim)
+
+    def save(self, folder: Path) -> None:
+        with new_folder(folder) as home:
+            about = {"engine": "pgvector", "dim": self.dim, "kind": self.kind}
+            (home / "pgvector.json").write_text(json.dumps(about | {"table": self.table}))
+
+    @classmethod
+    def open(cls, folder: Path, dim: int) -> "PgVector":
+        try:
+            about = json.loads((folder / "pgvector.json").read_text())
+        except (OSError, ValueError) as error:
+            raise WrongIndex(
+                f"There is no pgvector index in {str(folder)!r} ({error}). Expected a "
+                "folder that an index was saved to."
+            ) from error
+        if about["dim"] != dim:
+            raise WrongIndex(
+                f"The index in {str(folder)!r} has vectors of {about['dim']} numbers. "
+                f"Expected {dim}; open it with the model that made it."
+            )
+        return cls(dim, table=about["table"], kind=about["kind"])
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _one(
+        self, query: Float32[np.ndarray, " dim"], k: int, among: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        values: dict[str, Any] = {"query": self._vector(query), "k": k}
+        choice = ""
+        if among is not None:
+            choice, values["among"] = "WHERE id = ANY(%(among)s)", among.tolist()
+        # a graph serves only an order by distance alone; the exact order breaks ties itself
+        ties = "" if self.kind == "hnsw" else ", id"
+        rows = self._link.execute(
+            f"SELECT id, -(vector <#> %(query)s) FROM {self.table} {choice} "
+            f"ORDER BY vector <#> %(query)s{ties} LIMIT %(k)s",
+            values,
+        ).fetchall()
+        if len(rows) < k:  # a graph may not reach all of them
+            left = self.ids() if among is None else np.intersect1d(among, self.ids())
+            return best_of(left, (self.vectors(left) @ query).astype(np.float32), k)
+        ids = np.array([row[0] for row in rows], np.int64)
+        return best_of(ids, np.array([row[1] for row in rows], np.float32), k)
+
+    def _count(self, among: np.ndarray | None) -> int:
+        choice, values = "", []
+        if among is not None:
+            choice, values = " WHERE id = ANY(%s)", [among.tolist()]
+        question = f"SELECT count(*) FROM {self.table}{choice}"
+        return self._link.execute(question, values).fetchone()[0]
+
+
+def _numbers(vector: Any) -> np.ndarray:
+    return vector.to_numpy() if hasattr(vector, "to_numpy") else np.asarray(vector)
+
+
+def _connect(dsn: str) -> tuple[Any, Any]:
+    try:
+        import psycopg
+        from pgvector import Vector
+        from pgvector.psycopg import register_vector
+    except ImportError as error:
+        raise MissingExtra("The engine 'pgvector'", "psycopg, pgvector", "pg") from error
+    if not dsn:
+        raise WrongIndex(
+            "The engine 'pgvector' does not know its server. Expected the address of a "
+            "PostgreSQL in AVOW_PG_DSN, such as postgresql://user@host/database."
+        )
+    try:
+        link = psycopg.connect(dsn, autocommit=True)
+        link.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        register_vector(link)
+    except psycopg.Error as error:
+        told = " ".join(str(error).split())[:200]
+        raise WrongIndex(
+            f"PostgreSQL cannot be used ({told}). Expected a running server with the "
+            "extension 'vector'; check AVOW_PG_DSN."
+        ) from error
+    return link, Vector
+
+
+def build(*, dim: int, dsn: str = "", table: str = "", kind: Kind = "exact") -> PgVector:
+    """dsn: the server. table: one that is there, or a new one. kind: exact or a graph."""
+    return PgVector(dim, dsn, table, kind)

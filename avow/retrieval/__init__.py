@@ -1,0 +1,1 @@
+"""Search over an index of photographs and texts, with how far to trust its answers."""

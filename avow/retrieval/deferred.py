@@ -1,0 +1,113 @@
+"""A model that is opened only when something must be encoded.
+
+An index remembers which fingerprint the files of a model had. While they keep their sizes
+and times, a run that finds nothing new needs neither the model nor the library under it.
+"""
+
+import importlib
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import avow
+from avow.core.errors import BadRecipe
+from avow.core.fingerprint import of_text
+from avow.core.places import avow_home
+from avow.retrieval.catalogue import FILE, changing, open_catalogue, sentences
+from avow.retrieval.report import Report
+from avow.retrieval.survey import skipped_files, survey
+
+if TYPE_CHECKING:
+    from avow.core.contracts import Encoder
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A model by name, with what tells whether it is still the same one."""
+
+    name: str
+    files: str
+    """Changes with the files of the model; empty where they are not at hand."""
+    open: Callable[[], Any]
+    """Gives the `Encoder`."""
+
+    @classmethod
+    def named(cls, name: str, open_encoder: Callable[[str], "Encoder"]) -> "Deferred":
+        """A model as a user names it; a dotted name is a module with a `build` function."""
+        packaged = Path(avow.__file__).parent / "weights" / "default"
+        folder = packaged if name == "default" else Path(name).expanduser()
+        if folder.is_dir():
+            return cls(name, files_of(folder), lambda: open_encoder(name))
+        if _MODULE.fullmatch(name):
+            return cls(name, "", lambda: _outside(name))
+        return cls(name, "", lambda: open_encoder(name))
+
+    def remember(self, link: sqlite3.Connection, fingerprint: str) -> None:
+        """Note which fingerprint these files have."""
+        if self.files:
+            with changing(link):
+                link.execute("DELETE FROM known WHERE name = ?", [self.name])
+                link.execute(
+                    "INSERT INTO known VALUES (?, ?, ?)", [self.name, self.files, fingerprint]
+                )
+
+
+def files_of(folder: Path) -> str:
+    """Changes when a file below `folder` is written, added or taken away."""
+    parts = [avow.__version__]
+    for home, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            about = os.stat(os.path.join(home, name))
+            parts += [os.path.join(home, name), str(about.st_size), str(about.st_mtime_ns)]
+    return of_text(parts)
+
+
+def unchanged(
+    folders: Sequence[str | Path], index: Path | None, model: Deferred
+) -> Report | None:
+    """The report of a run that finds nothing to do; nothing where there is something."""
+    started = time.monotonic()
+    index = index or avow_home() / "index"
+    if not model.files or not (index / FILE).is_file():
+        return None
+    with sentences(index):
+        link = open_catalogue(index)
+        try:
+            row = link.execute(_CURRENT, [model.name, model.files]).fetchone()
+            if row is None:
+                return None
+            found = survey(link, folders, index, *row)
+            if not found.nothing_to_do:
+                return None
+            report = Report(unchanged=found.unchanged, skipped=skipped_files(link))
+        finally:
+            link.close()
+    report.seconds = time.monotonic() - started
+    return report
+
+
+# only where this model is the one last used, and no rebuild was cut off
+_CURRENT = """
+SELECT models.fingerprint, models.generation FROM known
+JOIN models ON models.fingerprint = known.fingerprint
+WHERE name = ? AND files = ? AND used = (SELECT max(used) FROM models)
+AND generation = (SELECT max(number) FROM generations WHERE model = models.fingerprint)
+"""
+
+
+def _outside(name: str) -> "Encoder":
+    try:
+        return importlib.import_module(name).build()
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise BadRecipe(
+            f"The model {name!r} cannot be opened ({error}). Expected a folder, a name of "
+            "the model hub, or a Python module with a `build` function that gives an Encoder."
+        ) from error

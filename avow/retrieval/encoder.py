@@ -1,0 +1,157 @@
+"""The joint space a search stands on, found by name.
+
+"default"                the model that comes with Avow
+a folder                 a run of `avow train`, what `save_pretrained` wrote, or a
+                         two-tower model saved by transformers
+"siglip2", "clip"        short for the usual models of that name
+anything else            a name on the model hub
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Num
+from PIL import Image
+from torch import Tensor
+
+import avow
+from avow.assembly.evaluate import encode_captions
+from avow.assembly.model import Model
+from avow.assembly.pairs import some
+from avow.assembly.photographs import pixel_regions
+from avow.assembly.scores import batches, encode
+from avow.core.contracts import Encoder, Method, Regions, VectorMethod
+from avow.core.errors import BadRecipe, WrongCheckpoint
+from avow.core.fingerprint import of_text
+from avow.data._captions import TokenTable
+from avow.retrieval.hub import HubEncoder
+
+DEFAULT = "default"
+ALIASES = {
+    "siglip2": "google/siglip2-base-patch16-224",
+    "clip": "openai/clip-vit-base-patch32",
+}
+BANK = "bank.json"
+_AT_ONCE = 256
+
+
+def open_encoder(name: str = DEFAULT, device: str = "cpu") -> Encoder:
+    """The encoder called `name`, as listed at the head of this file."""
+    if name == DEFAULT:
+        return ModelEncoder.open(packaged_folder(), name, device)
+    folder = Path(name).expanduser()
+    if (folder / "avow.json").is_file() or (folder / "best").is_file():
+        return ModelEncoder.open(folder, str(folder.resolve()), device)
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise WrongCheckpoint(
+            f"There is no model in {name!r}. Expected a folder made by `avow train` or "
+            "`save_pretrained`, or a two-tower model saved by transformers; check the path."
+        )
+    known = str(folder.resolve()) if folder.is_dir() else ALIASES.get(name, name)
+    return HubEncoder.open(known, device)
+
+
+def packaged_folder() -> Path:
+    """Where the model lies that comes with Avow."""
+    folder = Path(avow.__file__).parent / "weights" / DEFAULT
+    if not (folder / "avow.json").is_file():
+        raise WrongCheckpoint(
+            "This copy of Avow comes without its default model. Expected one in the folder "
+            "'avow/weights/default'; install Avow from a release, or name a model with "
+            "--model (a run's folder, 'clip', 'siglip2', a hub name)."
+        )
+    return folder
+
+
+class ModelEncoder(Encoder):
+    """The views of a trained model, whose vectors stand one after the other."""
+
+    def __init__(self, model: Model, name: str, home: Path | None = None):
+        self.model = model
+        self.name = name
+        self.home = home
+        """The folder it was opened from; trust and reference queries lie there too."""
+        self.networks = [_vectors_only(view, model, name) for view in model.views]
+        self.views = len(self.networks)
+        settings = model.evidence_settings
+        self.tau, self.kind = float(settings["tau"]), settings["kind"]
+        self.grid = model.recipe.features.grid if model.recipe.features else 0
+        if not self.grid:
+            _ = model.backbone  # says what is missing
+        self.bank = _bank(home)
+        identity = json.dumps(model.visual.get("identity"), sort_keys=True)
+        self.fingerprint = of_text([model.fingerprint, identity])
+        self.dim = self.encode_texts(["a"]).shape[1]
+
+    @classmethod
+    def open(cls, folder: Path, name: str, device: str = "cpu") -> "ModelEncoder":
+        pointer = folder / "best"
+        inside = folder / pointer.read_text().strip() if pointer.is_file() else folder
+        home = folder if (folder / "avow.json").is_file() else inside
+        return cls(Model.from_pretrained(folder, device), name, home)
+
+    def prepare(self, photograph: Image.Image) -> np.ndarray:
+        return self.model.backbone.prepare(photograph)
+
+    def encode_prepared(
+        self, pixels: Num[np.ndarray, "items ..."]
+    ) -> Float[np.ndarray, "items dim"]:
+        return self.encode_regions(self.regions(pixels))
+
+    def regions(self, pixels: Num[np.ndarray, "items ..."]) -> Regions:
+        """What the views see of prepared photographs: grid cells."""
+        return pixel_regions(self.model.backbone, pixels, self.grid, self.model.device)
+
+    def encode_regions(self, regions: Regions) -> Float[np.ndarray, "items dim"]:
+        device, count = self.model.device, len(regions.features)
+        return self._together(
+            view.vectors(
+                encode(
+                    view.encode_visual,
+                    (some(regions, part) for part in batches(count, _AT_ONCE)),
+                    device,
+                )
+            )
+            for view in self.networks
+        )
+
+    def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]:
+        table = TokenTable.from_captions(self.model.tokeniser, texts)
+        return self._together(
+            view.vectors(encode_captions(view, table, self.model.device, _AT_ONCE))
+            for view in self.networks
+        )
+
+    def _together(self, vectors: Iterable[Tensor]) -> Float[np.ndarray, "items dim"]:
+        joined = torch.cat([part.float() for part in vectors], -1)
+        return (joined / self.views**0.5).numpy()
+
+
+def _vectors_only(view: Method, model: Model, name: str) -> VectorMethod:
+    if not isinstance(view, VectorMethod):
+        raise BadRecipe(
+            f"The model {name!r} compares images and texts pair by pair "
+            f"({model.recipe.method['name']}). Expected a method that gives every item one "
+            "vector, such as vse_infty or tcvse; train one of those to search with."
+        )
+    return view
+
+
+def _bank(home: Path | None) -> tuple[str, ...]:
+    """The reference queries beside a model, where it brings some."""
+    path = None if home is None else home / BANK
+    if path is None or not path.is_file():
+        return ()
+    try:
+        texts = json.loads(path.read_text(encoding="utf-8"))["texts"]
+        if not all(isinstance(text, str) and text for text in texts):
+            raise ValueError("not all of them are texts")
+        return tuple(texts)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise WrongCheckpoint(
+            f"The reference queries {str(path)!r} cannot be read ({error}). Expected "
+            '{"texts": [...]} with the queries as strings; copy the model again.'
+        ) from error

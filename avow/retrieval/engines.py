@@ -1,0 +1,90 @@
+"""The engine of an index, and what it does not know yet.
+
+The rows are what an index is; an engine other than the exact one is made from them and may
+lag behind: a writer brings it up to date at the end of a run. Until then, rows that it
+lacks are compared one by one, and ids that are gone are taken out of its answers.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from avow import indexes
+from avow.core import folder
+from avow.core.contracts import Index
+from avow.indexes._vectors import best_of
+from avow.indexes.exact import DEAD, Exact
+
+_AT_ONCE = 65536
+
+
+class Searched:
+    """One state of the rows, searched through an engine where there is one."""
+
+    def __init__(
+        self,
+        ids: Int64[np.ndarray, " rows"],
+        vectors: np.ndarray,
+        engine: Index | None = None,
+    ):
+        self.engine, self.gone = engine, 0
+        self.exact = engine is None or engine.exact
+        if engine is not None:
+            known = engine.ids()
+            self.live = np.sort(ids[ids != DEAD])
+            self.gone = len(np.setdiff1d(known, self.live))
+            ids = np.where(np.isin(ids, known), DEAD, ids)
+        self.rest = Exact.over(ids, vectors)
+
+    def search(
+        self,
+        queries: Float32[np.ndarray, "queries dim"],
+        k: int,
+        among: Int64[np.ndarray, " chosen"] | None = None,
+    ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
+        rest = self.rest.search(queries, k, among)
+        if self.engine is None:
+            return rest
+        if among is not None:
+            among = np.intersect1d(among, self.live)
+        asked = k if among is not None else k + self.gone
+        known = self.engine.search(queries, asked, among)
+        out = []
+        for number in range(len(queries)):
+            real = np.isin(known[0][number], self.live)
+            ids = np.concatenate([known[0][number][real], rest[0][number]])
+            scores = np.concatenate([known[1][number][real], rest[1][number]])
+            out.append(best_of(ids, scores, k))
+        return np.stack([one[0] for one in out]), np.stack([one[1] for one in out])
+
+    def close(self) -> None:
+        if self.engine is not None:
+            self.engine.close()
+
+
+def open_engine(place: Path, name: str, dim: int) -> Index | None:
+    """The engine as a writer left it; none where the rows themselves are searched."""
+    if name == "exact":
+        return None
+    kind: type[Index] = folder.find(indexes, name).build.__annotations__["return"]
+    if not place.is_dir():  # a new index, or one whose engine was never saved
+        return folder.build(indexes, name, dim=dim)
+    return kind.open(place, dim)
+
+
+def bring_up_to_date(
+    place: Path, name: str, ids: Int64[np.ndarray, " rows"], vectors: np.ndarray
+) -> None:
+    """Make an engine hold exactly the live rows, and save it."""
+    engine = open_engine(place, name, vectors.shape[1])
+    if engine is None:
+        return
+    known = engine.ids()
+    engine.delete(np.setdiff1d(known, ids[ids != DEAD]))
+    rows = np.flatnonzero((ids != DEAD) & ~np.isin(ids, known))
+    for start in range(0, len(rows), _AT_ONCE):
+        part = rows[start : start + _AT_ONCE]
+        engine.add(ids[part], np.asarray(vectors[part], np.float32))
+    engine.save(place)
+    engine.close()

@@ -1,0 +1,133 @@
+"""What a search may find: the items that are left, and a fixed sample of them.
+
+Trust looks at the whole gallery, and a sample of 4,096 stands for it at a cost that does not
+grow: small galleries are looked at whole. The sample is drawn once and kept until the index
+changes, so the same question gets the same answer. A filter makes a gallery of its own,
+whose K is what the filter leaves.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float32, Int64
+from torch import Tensor
+
+from avow.core.background import Background
+from avow.core.opinion import EvidenceKind, log_evidence
+from avow.retrieval.library import Library
+from avow.retrieval.where import Where
+from avow.trust.shortlist import look_at_best
+from avow.trust.sight import SHOWN, Sight, usual_of
+from avow.trust.tail import Reference, evidence_sum
+
+SAMPLE = 4096
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """The candidates of a search, in ascending order, and their sample."""
+
+    ids: Int64[np.ndarray, " candidates"]
+    whole: bool
+    """Whether these are all items of the index, so that an engine need not choose."""
+    sample: Reference
+    vectors: Float32[Tensor, "views sample part"]
+    """Of the sampled items, one slice per view."""
+    usual: Background | None
+
+    @classmethod
+    def of(cls, library: Library, where: Where | None, kind: str) -> "Gallery":
+        ids = np.sort(library.find(where, kind))
+        sample = Reference.draw(len(ids), SAMPLE)
+        chosen = ids[sample.ids]
+        return cls(
+            ids,
+            len(ids) == len(library),
+            sample,
+            slices(library.vectors(chosen), library.manifest["views"]).contiguous(),
+            library.usual(chosen) if len(chosen) else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def sampled(self) -> Int64[np.ndarray, " sample"]:
+        """Which items the sample holds."""
+        return self.ids[self.sample.ids]
+
+    def left(self, found: Int64[np.ndarray, " k"]) -> Bool[np.ndarray, "1 sample"]:
+        """Which sampled items were not found."""
+        return self.sample.without(np.searchsorted(self.ids, found)[None])
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of one query: its best items per view, and the sample."""
+
+    best: Float[Tensor, "views 1 k"]
+    sampled: Float[Tensor, "views 1 sample"]
+    left: Bool[np.ndarray, "1 sample"]
+    gallery: int
+
+    @classmethod
+    def of(
+        cls,
+        gallery: Gallery,
+        query: Float32[np.ndarray, " dim"],
+        best: Float32[np.ndarray, "k dim"],
+        found: Int64[np.ndarray, " k"],
+        but: int | None = None,
+    ) -> "Seen":
+        """but: an item that is not to be found, such as the one that asks."""
+        views = len(gallery.vectors)
+        asked = views * torch.from_numpy(query).reshape(views, -1)
+        away = found if but is None else np.append(found, but)
+        return cls(
+            _products(slices(best, views), asked),
+            _products(gallery.vectors, asked),
+            gallery.left(away),
+            len(gallery) - (but is not None),
+        )
+
+    def sight(self, tau: float, usual: Background | None, everyone: Background | None) -> Sight:
+        """As trust reads it. usual: of the best; everyone: of the sample."""
+        best = self.best[..., :SHOWN]
+        order = torch.arange(best.shape[-1])[None]
+        return look_at_best(
+            best,
+            self.sampled,
+            torch.from_numpy(self.left),
+            self.gallery,
+            tau,
+            usual_best=None if usual is None else usual_of(usual, order),
+            usual_sample=everyone,
+        )
+
+    def uncertainty(self, tau: float, kind: EvidenceKind) -> float:
+        """u = K / S; exact where the sample is the whole gallery, else estimated from it."""
+        best, sampled = self.best.mean(0), self.sampled.mean(0)
+        if kind == "exp":
+            found = evidence_sum(best.numpy(), sampled.numpy(), self.left, self.gallery, tau)
+            return float(found.uncertainty[0])
+        first = log_evidence(best, tau, kind).exp().sum()
+        others = log_evidence(sampled, tau, kind).exp()[torch.from_numpy(self.left)]
+        rest = self.gallery - best.shape[1]
+        total = first + (rest * others.mean() if len(others) else 0)
+        return float(self.gallery / (self.gallery + total))
+
+
+def slices(
+    vectors: Float32[np.ndarray, "items dim"], views: int
+) -> Float32[Tensor, "views items part"]:
+    """Each view's part of the vectors."""
+    count, dim = vectors.shape
+    return torch.from_numpy(vectors).reshape(count, views, dim // views).transpose(0, 1)
+
+
+def _products(
+    vectors: Float32[Tensor, "views items part"], query: Float32[Tensor, "views part"]
+) -> Float32[Tensor, "views 1 items"]:
+    """Every item's score in every view; view by view is twice as quick as one batch."""
+    return torch.stack([view @ one for view, one in zip(vectors, query, strict=True)])[:, None]

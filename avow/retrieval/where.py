@@ -1,0 +1,289 @@
+"""A small language to choose items, turned into parameterised SQL.
+
+    year>=2024 and path~"holiday" and not (tag=dog or size<2MB)
+
+    field     of                                     compared with
+    path      the whole path                         = != ~
+    name      the file's name                        = != ~
+    folder    the path of the folder it lies in      = != ~
+    tag       any of its tags                        = != ~
+    kind      image or text                          = !=
+    year      when it was taken, else modified       = != < <= > >=
+    date      the same: 2024, 2024-05 or 2024-05-31  = != < <= > >=
+    size      of the file: 800, 20KB, 2MB, 1GiB      = != < <= > >=
+    width, height  in pixels                         = != < <= > >=
+
+`=` is exact; `~` ignores case and means "contains", or matches as a whole where * or ? is
+in it. What an item does not have (a text's width) compares with nothing, so `=` fails and
+`!=` passes.
+"""
+
+import calendar
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from avow.core.errors import BadQuery
+
+Value = str | int | float
+Piece = tuple[str, tuple[Value, ...]]
+_ORDER = ("=", "!=", "<", "<=", ">", ">=")
+_WORDS = ("=", "!=", "~")
+_DAY = (
+    "coalesce(substr(items.taken, 1, 10), "
+    "date(files.mtime_ns / 1000000000, 'unixepoch', 'localtime'))"
+)
+_COLUMNS = {
+    "path": "files.path",
+    "name": "files.name",
+    "folder": "files.folder",
+    "kind": "items.kind",
+    "size": "files.size",
+    "width": "items.width",
+    "height": "items.height",
+}
+_OPERATORS = {
+    **dict.fromkeys(("path", "name", "folder", "tag"), _WORDS),
+    "kind": ("=", "!="),
+    **dict.fromkeys(("year", "date", "size", "width", "height"), _ORDER),
+}
+_UNITS = {"": 1, "b": 1}
+_UNITS |= {unit: 1000**n for n, unit in enumerate(("kb", "mb", "gb", "tb"), 1)}
+_UNITS |= {unit: 1024**n for n, unit in enumerate(("kib", "mib", "gib", "tib"), 1)}
+_UNITS |= {unit[0]: size for unit, size in _UNITS.items() if len(unit) == 2}
+_TOKEN = re.compile(
+    r"\s*(?:(?P<op><=|>=|!=|=|<|>|~)|(?P<bracket>[()])|(?P<quoted>\"(?:[^\"\\]|\\.)*\"|"
+    r"'(?:[^'\\]|\\.)*')|(?P<word>[^\s()<>=!~\"']+))",
+    re.DOTALL,
+)
+_MOST = 200
+"""Comparisons in one filter; SQLite itself refuses very deep ones."""
+_DEEPEST = 50
+
+
+@dataclass(frozen=True)
+class Where:
+    """A filter over the items of an index."""
+
+    text: str
+    condition: str
+    values: tuple[Value, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "Where":
+        """Read a filter; a mistake is told with its place."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise BadQuery(
+                f"The filter {text[:200]!r} holds bytes that are no text at character "
+                f"{error.start + 1}. Expected UTF-8; write that character again."
+            ) from error
+        condition, values = _Parser(text).whole()
+        return cls(text, condition, values)
+
+    def sql(self) -> Piece:
+        """A condition over `items` and `files`, and the values of its question marks."""
+        return self.condition, self.values
+
+    @staticmethod
+    def teach(link: sqlite3.Connection) -> None:
+        """Give a connection the comparison that SQLite lacks: `~` beyond ASCII."""
+        link.create_function("alike", 2, _alike, deterministic=True)
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    place: int
+
+
+class _Parser:
+    """Reads from left to right; each rule of the grammar is one method."""
+
+    def __init__(self, text: str):
+        self.text, self.at, self.comparisons, self.depth = text, 0, 0, 0
+        self.tokens = self._tokens()
+
+    def whole(self) -> Piece:
+        found = self._either()
+        if self._next().kind != "end":
+            raise self._wrong("expected 'and', 'or' or the end", self._next())
+        return found
+
+    def _tokens(self) -> list[_Token]:
+        tokens, place, end = [], 0, len(self.text.rstrip())
+        while place < end:
+            match = _TOKEN.match(self.text, place)
+            if not match:
+                start = place + len(self.text[place:]) - len(self.text[place:].lstrip())
+                unclosed = self.text[start] in "\"'"
+                told = "this quotation mark is never closed" if unclosed else "what is this?"
+                raise self._wrong(told, _Token("", "", start))
+            kind = str(match.lastgroup)
+            tokens.append(_Token(kind, match[kind], match.start(kind)))
+            place = match.end()
+        return [*tokens, _Token("end", "", end)]
+
+    def _either(self) -> Piece:
+        return self._joined("or", self._all)
+
+    def _all(self) -> Piece:
+        return self._joined("and", self._not)
+
+    def _joined(self, word: str, part: Callable[[], Piece]) -> Piece:
+        pieces = [part()]
+        while self._is(word):
+            self.at += 1
+            pieces.append(part())
+        if len(pieces) == 1:
+            return pieces[0]
+        conditions = f" {word.upper()} ".join(condition for condition, _ in pieces)
+        return f"({conditions})", tuple(value for _, values in pieces for value in values)
+
+    def _not(self) -> Piece:
+        token = self._next()
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise self._wrong(f"more than {_DEEPEST} brackets deep", token)
+        if self._is("not"):
+            self.at += 1
+            condition, values = self._not()
+            found = f"(NOT {condition})", values
+        elif token.text == "(" and token.kind == "bracket":
+            self.at += 1
+            found = self._either()
+            if self._next().text != ")":
+                raise self._wrong("expected ')'", self._next())
+            self.at += 1
+        else:
+            found = self._comparison()
+        self.depth -= 1
+        return found
+
+    def _comparison(self) -> Piece:
+        field, operator, value = (self._take() for _ in range(3))
+        name, sign = field.text.lower(), operator.text
+        if field.kind != "word" or name not in _OPERATORS:
+            raise self._wrong(f"expected a field, one of {', '.join(_OPERATORS)}", field)
+        if operator.kind != "op" or sign not in _OPERATORS[name]:
+            listed = " ".join(_OPERATORS[name])
+            raise self._wrong(f"expected one of {listed} after {name!r}", operator)
+        if value.kind not in ("word", "quoted"):
+            raise self._wrong(f"expected a value after {name}{sign}", value)
+        self.comparisons += 1
+        if self.comparisons > _MOST:
+            raise self._wrong(f"more than {_MOST} comparisons", field)
+        condition, values = self._compare(name, sign.replace("!=", "="), value)
+        condition = f"coalesce({condition}, 0)"
+        return (f"(NOT {condition})" if sign == "!=" else condition), values
+
+    def _compare(self, name: str, sign: str, value: _Token) -> Piece:
+        text = _unquoted(value)
+        if name == "tag":
+            inner = "alike(tag, ?)" if sign == "~" else "tag = ?"
+            return f"EXISTS (SELECT 1 FROM tags WHERE item = items.id AND {inner})", (text,)
+        if sign == "~":
+            return f"alike({_COLUMNS[name]}, ?)", (text,)
+        if name in ("year", "date"):
+            return self._on_days(name, sign, text, value)
+        if name == "kind" and text not in ("image", "text"):
+            raise self._wrong("expected image or text", value)
+        if name in ("path", "name", "folder", "kind"):
+            return f"{_COLUMNS[name]} {sign} ?", (text,)
+        return f"{_COLUMNS[name]} {sign} ?", (self._number(name, text, value),)
+
+    def _number(self, name: str, text: str, token: _Token) -> Value:
+        match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([a-zA-Z]*)", text)
+        unit = match[2].lower() if match else ""
+        if not match or unit not in _UNITS or (unit and name != "size"):
+            example = " such as 800, 20KB or 2MB" if name == "size" else ""
+            raise self._wrong(f"expected a number{example}", token)
+        number = float(match[1]) * _UNITS[unit]
+        return int(number) if number == int(number) and number < 2**53 else number
+
+    def _on_days(self, name: str, sign: str, text: str, token: _Token) -> Piece:
+        """A year, month or day is a span: before it, in it, after it."""
+        span = _span(text)
+        if span is None or (name == "year" and len(text) != 4):
+            wanted = "a year such as 2024" if name == "year" else "2024, 2024-05 or 2024-05-31"
+            raise self._wrong(f"expected {wanted}", token)
+        first, last = span
+        if sign == "=":
+            return f"{_DAY} BETWEEN ? AND ?", (first, last)
+        return f"{_DAY} {sign} ?", (first if sign in ("<", ">=") else last,)
+
+    def _next(self) -> _Token:
+        return self.tokens[min(self.at, len(self.tokens) - 1)]
+
+    def _take(self) -> _Token:
+        token = self._next()
+        self.at += 1
+        return token
+
+    def _is(self, word: str) -> bool:
+        return self._next().kind == "word" and self._next().text.lower() == word
+
+    def _wrong(self, told: str, token: _Token) -> BadQuery:
+        near = f" at {token.text!r}" if token.text else ""
+        return BadQuery(
+            f"The filter {self.text[:200]!r} is not understood at character "
+            f"{token.place + 1}{near}: {told}. Write it like 'year>=2024 and tag=dog'."
+        )
+
+
+def _unquoted(token: _Token) -> str:
+    if token.kind == "word":
+        return token.text
+    return re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL)
+
+
+def _span(text: str) -> tuple[str, str] | None:
+    """First and last day of a year, a month or a day."""
+    match = re.fullmatch(r"([0-9]{4})(?:-([0-9]{2}))?(?:-([0-9]{2}))?", text)
+    if not match or text.startswith("0000"):
+        return None
+    year, month, day = match[1], match[2], match[3]
+    if month is None:
+        return f"{year}-01-01", f"{year}-12-31"
+    if not 1 <= int(month) <= 12:
+        return None
+    length = calendar.monthrange(int(year), int(month))[1]
+    if day is None:
+        return f"{year}-{month}-01", f"{year}-{month}-{length:02}"
+    return (text, text) if 1 <= int(day) <= length else None
+
+
+def _alike(text: str | None, pattern: str) -> bool:
+    """Whether `text` contains `pattern`, or fits it as a whole where it has * or ?."""
+    if text is None:
+        return False
+    text, pattern = _folded(text), _folded(pattern)
+    if "*" not in pattern and "?" not in pattern:
+        return pattern in text
+    return _fits(text, pattern)
+
+
+def _fits(text: str, pattern: str) -> bool:
+    """Match * and ? in time proportional to the product of the lengths, whatever they are."""
+    at = here = 0
+    star, resume = -1, 0
+    while at < len(text):
+        if here < len(pattern) and pattern[here] == "*":
+            star, resume, here = here, at, here + 1
+        elif here < len(pattern) and pattern[here] in ("?", text[at]):
+            at, here = at + 1, here + 1
+        elif star >= 0:
+            resume += 1
+            at, here = resume, star + 1
+        else:
+            return False
+    return not pattern[here:].strip("*")
+
+
+def _folded(text: str) -> str:
+    # macOS writes names with accents apart, everybody else together
+    return unicodedata.normalize("NFC", text).casefold()

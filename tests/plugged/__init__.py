@@ -1,0 +1,1 @@
+"""Models that live outside the package, reached by a dotted name."""

@@ -1,0 +1,168 @@
+"""`avow search` and `avow explain`: what they print, and how they exit."""
+
+import json
+import webbrowser
+
+import pytest
+from PIL import Image
+from search_samples import save_pictures, save_toy
+from test_cli import command
+
+import avow
+from avow.retrieval.encoder import open_encoder
+from avow.retrieval.indexing import index_folders
+
+__all__ = ["command"]  # the fixture
+HIT = {"rank", "path", "p_relevant", "similarity", "id"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A toy model, and an index of twelve pictures made with it."""
+    home = tmp_path_factory.mktemp("command line")
+    save_toy(home / "model")
+    save_pictures(home / "pictures", 12)
+    encoder = open_encoder(str(home / "model"))
+    index_folders([home / "pictures"], index=home / "index", encoder=encoder)
+    return home
+
+
+def test_json_is_one_object_and_nothing_else(command, place):
+    code, out, err = command("search", "a red dog", "--index", place / "index", "--json")
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert list(found) == [
+        *("query", "verdict", "trust", "uncertainty", "why", "hits", "near_misses")
+    ]
+    assert found["query"] == {
+        "text": "a red dog",
+        "image": None,
+        "without": None,
+        "kind": "image",
+        "where": None,
+    }
+    assert found["verdict"] == "unjudged" and found["trust"] is None
+    assert list(found["uncertainty"]) == ["u", "K", "tau", "evidence"]
+    assert len(found["hits"]) == 10 and set(found["hits"][0]) >= HIT
+    assert found["near_misses"] == []
+
+
+def test_a_person_reads_words_and_a_table(command, place):
+    code, out, _ = command("search", "a red dog", "-k", "3", "--index", place / "index")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "Not judged. This kind of search is not calibrated yet."
+    assert lines[1].split() == ["similarity", "path"]
+    assert [line.split()[0] for line in lines[2:5]] == ["1", "2", "3"]
+    assert lines[2].rstrip().endswith(".png") and lines[-1] == "12 items searched"
+
+
+def test_nothing_found_exits_with_3(command, place):
+    arguments = ("search", "dog", "--where", 'name="none"', "--index", place / "index")
+    code, out, _ = command(*arguments)
+    assert code == 3
+    assert out.splitlines() == [
+        "Nothing found. No picture passes the filter.",
+        "0 items searched",
+    ]
+    code, out, _ = command(*arguments, "--json")
+    assert code == 3 and json.loads(out)["verdict"] == "nothing_found"
+
+
+def test_a_search_for_nothing_is_misspelt(command):
+    code, out, err = command("search")
+    assert (code, out) == (2, "") and "give a text, --image FILE, or both" in err
+
+
+def test_no_answers_are_misspelt(command):
+    assert command("search", "dog", "-k", "0")[0] == 2
+
+
+def test_an_index_that_is_not_there(command, tmp_path):
+    code, out, err = command("search", "dog", "--index", tmp_path, "--json")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"avow: There is no index in {str(tmp_path)!r}.")
+
+
+def test_an_empty_query(command, place):
+    code, out, err = command("search", " ", "--index", place / "index")
+    assert (code, out) == (1, "") and err.startswith("avow: The query '' has no words.")
+
+
+def test_another_model_is_refused(command, place, tmp_path):
+    other = save_toy(tmp_path / "other", seed=1)
+    code, _, err = command("search", "dog", "--index", place / "index", "--model", other)
+    assert code == 1 and "`avow index --rebuild`" in err
+
+
+def test_a_picture_may_ask(command, place):
+    picture = place / "pictures" / "red-000.png"
+    code, out, _ = command(
+        "search", "--image", picture, "-k", "1", "--index", place / "index", "--json"
+    )
+    found = json.loads(out)
+    assert code == 0 and found["hits"][0]["path"] == str(picture)
+    assert found["query"]["image"] == str(picture)
+
+
+def test_the_first_hit_is_opened(command, place, monkeypatch):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    picture = place / "pictures" / "blue-002.png"
+    command("search", "--image", picture, "--open", "--index", place / "index")
+    assert opened == [picture.as_uri()]
+
+
+def test_a_file_name_cannot_command_the_terminal(command, tmp_path):
+    save_toy(tmp_path / "model")
+    (tmp_path / "p").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "p" / "a\x1b[2Jb[red].png")
+    encoder = open_encoder(str(tmp_path / "model"))
+    index_folders([tmp_path / "p"], index=tmp_path / "index", encoder=encoder)
+    _, out, _ = command("search", "dog", "--index", tmp_path / "index")
+    assert "\x1b" not in out and "a [2Jb[red].png" in out
+
+
+def test_a_program_searches_in_one_line(place):
+    found = avow.open(place / "index").search("a red dog", k=2)
+    assert isinstance(found, avow.SearchResult) and len(found.hits) == 2
+
+
+# --- explain ------------------------------------------------------------------------------
+
+
+def test_explain_shows_words_and_writes_a_picture(command, place, tmp_path):
+    picture, out = place / "pictures" / "red-000.png", tmp_path / "heat.png"
+    code, shown, _ = command(
+        "explain", "a red dog", picture, "--out", out, "--index", place / "index"
+    )
+    assert code == 0
+    lines = shown.splitlines()
+    assert lines[0].startswith("similarity ")
+    assert [line.split()[0] for line in lines[2:5]] == ["a", "red", "dog"]
+    assert "of 2, column" in lines[5] and lines[-1] == f"heat map: {out}"
+    with Image.open(out) as heat:
+        assert heat.size == (64, 64)
+
+
+def test_explain_as_json(command, place):
+    picture = place / "pictures" / "red-000.png"
+    code, out, err = command(
+        "explain", "red dog", picture, "--model", place / "model", "--json"
+    )
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert [one["word"] for one in found["words"]] == ["red", "dog"]
+    assert len(found["cells"]) == len(found["cells"][0]) == 2 and found["out"] is None
+
+
+def test_explain_into_no_folder(command, place, tmp_path):
+    picture, out = place / "pictures" / "red-000.png", tmp_path / "none" / "heat.png"
+    code, _, err = command("explain", "dog", picture, "--out", out, "--model", place / "model")
+    assert code == 1
+    assert err.startswith(f"avow: The heat map cannot be written to {str(out)!r} (")
+
+
+def test_explain_without_a_picture(command, place, tmp_path):
+    code, _, err = command("explain", "dog", tmp_path / "a.png", "--model", place / "model")
+    assert code == 1 and "cannot be read" in err

@@ -1,0 +1,132 @@
+"""What carried a match: hiding a part and measuring again, against a plain loop."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from search_samples import picture, save_toy, save_two_towers
+
+from avow.core.contracts import Regions
+from avow.core.errors import BadData
+from avow.retrieval.encoder import open_encoder
+from avow.retrieval.explain import BLOCKS, cell_weights, explain, heat_map, word_weights
+
+TEXT = "a red dog runs"
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    return open_encoder(str(save_toy(tmp_path_factory.mktemp("models") / "toy")))
+
+
+@pytest.fixture(scope="module")
+def towers(tmp_path_factory):
+    place = tmp_path_factory.mktemp("models") / "siglip"
+    save_two_towers("siglip", place)
+    return open_encoder(str(place))
+
+
+def quarters() -> Image.Image:
+    """Four quarters that look quite different."""
+    rng = np.random.default_rng(0)
+    whole = np.zeros((64, 64, 3), np.uint8)
+    whole[:32, 32:] = rng.integers(0, 256, (32, 32, 3))
+    whole[32:, :32] = (230, 30, 30)
+    whole[32:, 32:, 2] = np.arange(32) * 8
+    return Image.fromarray(whole)
+
+
+def test_cells_are_hidden_one_by_one(ours):
+    """The same with one picture at a time, each time without one row of features."""
+    query = ours.encode_texts([TEXT])[0]
+    seen = ours.regions(ours.prepare(quarters())[None])
+    whole = ours.encode_regions(seen)[0] @ query
+    expected = []
+    for cell in range(4):
+        kept = [other for other in range(4) if other != cell]
+        present = torch.ones(1, 3, dtype=torch.bool)
+        part = Regions(seen.features[:, kept], present)
+        expected.append(whole - ours.encode_regions(part)[0] @ query)
+    found = explain(ours, TEXT, quarters())
+    np.testing.assert_allclose(found.cells.ravel(), expected, atol=1e-5)
+    assert found.similarity == pytest.approx(whole, abs=1e-5)
+
+
+@pytest.mark.parametrize("cell", range(4))
+def test_the_cell_that_was_asked_for_weighs_most(ours, cell):
+    """A query that is one cell's own vector is carried by that cell."""
+    seen = ours.regions(ours.prepare(quarters())[None])
+    only = torch.arange(4)[None] == cell
+    query = ours.encode_regions(Regions(seen.features, only))[0]
+    _, cells = cell_weights(ours, quarters(), query)
+    assert int(cells.argmax()) == cell and cells.max() > 0
+
+
+def test_blocks_of_pixels_are_greyed_one_by_one(towers):
+    query = towers.encode_texts([TEXT])[0]
+    whole, cells = cell_weights(towers, quarters(), query)
+    pixels = towers.prepare(quarters())
+    edges = [round(place * 32 / BLOCKS) for place in range(BLOCKS + 1)]
+    for row, column in ((0, 0), (2, 5), (6, 6)):
+        hidden = pixels.copy()
+        hidden[edges[row] : edges[row + 1], edges[column] : edges[column + 1]] = 127
+        alone = towers.encode_prepared(hidden[None])[0] @ query
+        assert cells[row, column] == pytest.approx(whole @ query - alone, abs=1e-5)
+
+
+def test_a_block_that_is_grey_already_weighs_nothing(towers):
+    grey = quarters()
+    grey.paste((127, 127, 127), (0, 0, 32, 32))
+    _, cells = cell_weights(towers, grey, towers.encode_texts([TEXT])[0])
+    assert np.abs(cells[:3, :3]).max() < 1e-6 < np.abs(cells[4:, 4:]).max()
+
+
+@pytest.mark.parametrize("kind", ["ours", "towers"])
+def test_words_are_left_out_one_by_one(kind, request):
+    encoder = request.getfixturevalue(kind)
+    image = encoder.encode_images([picture(0)])[0]
+    whole = encoder.encode_texts([TEXT])[0] @ image
+    without = ("red dog runs", "a dog runs", "a red runs", "a red dog")
+    expected = [whole - encoder.encode_texts([text])[0] @ image for text in without]
+    found = word_weights(encoder, TEXT, image)
+    assert [word for word, _ in found] == TEXT.split()
+    np.testing.assert_allclose([weight for _, weight in found], expected, atol=1e-5)
+
+
+def test_the_word_that_was_meant_weighs_most(ours):
+    """An image vector that is the direction a word adds is carried by that word."""
+    with_word, without = ours.encode_texts(["a red dog", "a dog"])
+    found = dict(word_weights(ours, "a red dog", with_word - without))
+    assert max(found, key=lambda word: found[word]) == "red"
+
+
+def test_a_query_of_one_word_has_a_weight(ours):
+    [(word, weight)] = explain(ours, "dog", picture(1)).words
+    assert word == "dog" and np.isfinite(weight)
+
+
+def test_the_heat_map_is_warm_where_the_weight_is():
+    dark = Image.new("RGB", (90, 60))
+    cells = np.array([[0.0, 0.3], [-0.2, 0.0]])
+    shown = np.asarray(heat_map(dark, cells)).astype(int)
+    assert shown.shape == (60, 90, 3)
+    assert shown[5, -5, 0] > 100 and shown[-5, 5].max() == 0 and shown[5, 5].max() < 20
+
+
+def test_the_heat_map_of_nothing_is_the_photograph():
+    photograph = picture(3)
+    same = heat_map(photograph, np.full((2, 2), -0.1))
+    assert np.array_equal(np.asarray(same), np.asarray(photograph))
+
+
+def test_the_heat_map_stands_as_the_photograph_does(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # stored lying on its side
+    Image.new("RGB", (40, 20)).save(tmp_path / "turned.jpg", exif=exif)
+    with Image.open(tmp_path / "turned.jpg") as photograph:
+        assert heat_map(photograph, np.ones((2, 2))).size == (20, 40)
+
+
+def test_weights_that_are_no_numbers_are_refused():
+    with pytest.raises(BadData, match="Expected numbers"):
+        heat_map(picture(0), np.array([[np.nan]]))

