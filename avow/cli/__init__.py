@@ -1,4 +1,3 @@
-"""The command line: `avow index`, `avow train` and the rest; `avow --help` lists them.
 """The command line: `avow search`, `avow train` and the rest; `avow --help` lists them.
 
 Each command is one file; it parses, calls and prints. A mistake of the user ends in one
@@ -31,7 +30,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (index, search, explain, features, train, evaluate, trust, import_, methods, recipes):
+for command in (
+    *(index, search, explain),
+    *(features, train, evaluate, trust, import_, methods, recipes),
+):
     app.command(command.__name__.rstrip("_"))(command)
 
 
