@@ -30,10 +30,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (
+COMMANDS = (
     *(index, search, explain),
     *(features, train, evaluate, trust, import_, methods, recipes),
-):
+)
+for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)
 
 
