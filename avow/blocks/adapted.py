@@ -113,9 +113,7 @@ class AdaptedTransformer(nn.Module):
 
     def _summed(self) -> dict[str, Tensor]:
         return {
-            name: self._own(
-                name.rstrip("0123456789"), int(name.lstrip("abcdefghijklmnopqrstuvwxyz"))
-            )
+            name: self._own(name.rstrip("0123456789"), int(name.lstrip("abcdefghijklmnopqrstuvwxyz")))
             + self.high[name] @ self.low[name]
             for name in self.low
         }
@@ -134,9 +132,7 @@ def _gathered(state: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
     for layer in range(layers):
         at = f"encoder.layer.{layer}."
         for kind in ("weight", "bias"):
-            three = [
-                state[f"{at}attention.self.{one}.{kind}"] for one in ("query", "key", "value")
-            ]
+            three = [state[f"{at}attention.self.{one}.{kind}"] for one in ("query", "key", "value")]
             found |= {
                 f"qkv_{kind}{layer}": torch.cat(three),
                 f"out_{kind}{layer}": state[f"{at}attention.output.dense.{kind}"],

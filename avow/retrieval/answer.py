@@ -10,8 +10,6 @@ from numpy import ndarray
 Verdict = Literal["answer", "check", "nothing_found", "unjudged"]
 ALIKE = 0.85
 """Answers with at least this share of the first one's probability fit as well as it."""
-UNFAMILIAR = 0.01
-"""Fewer than this share of the calibration's queries were as unusual as such a query."""
 _NUMBERS = "No One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve".split()
 
 
@@ -77,11 +75,14 @@ class SearchResult:
 def in_words(
     verdict: Verdict,
     probability: Float[ndarray, " shown"],
-    kind: str,
-    known: float = 1.0,
+    noun: str,
+    odd: bool = False,
     doubts: Sequence[str] = (),
 ) -> str:
-    """Why the verdict is what it is, from what was measured."""
+    """Why the verdict is what it is, from what was measured.
+
+    noun: what was looked for. odd: whether the query is unlike those of the calibration.
+    """
     parts = []
     if verdict == "nothing_found":
         parts.append(
@@ -89,10 +90,10 @@ def in_words(
             "queries."
         )
     else:
-        parts.append(_standing(probability, "picture" if kind == "image" else "text"))
+        parts.append(_standing(probability, noun))
         if verdict == "check":
             parts.append("That is not sure enough to promise, so look before you rely on it.")
-    if known < UNFAMILIAR:
+    if odd:
         parts.append("Unlike anything this model was calibrated on.")
     if doubts:
         parts.append(f"Careful: {'; '.join(doubts)}.")

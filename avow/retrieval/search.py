@@ -166,7 +166,8 @@ class Retriever:
                 return self._nothing(query, where, kind)
             ranked = time.perf_counter()
             seen = Seen.of(gallery, vector, self.library.vectors(ids[:SHOWN]), ids[:SHOWN], but)
-            verdict, ruling, why = self._judge(seen, gallery, ids, style, k, risk, kind)
+            words = len((query.get("text") or "").split())
+            verdict, ruling, why = self._judge(seen, gallery, ids, style, words, k, risk)
             evidence = self._uncertainty(seen)
             judged = time.perf_counter()
             hits = self._hits(ids[:k], scores[:k], ruling)
@@ -209,9 +210,9 @@ class Retriever:
         gallery: Gallery,
         ids: Int64[np.ndarray, " found"],
         style: Style,
+        words: int,
         k: int,
         risk: float | None,
-        kind: str,
     ) -> tuple[Verdict, Ruling | None, str]:
         policy = self.policy(style)
         if policy is None:
@@ -221,17 +222,18 @@ class Retriever:
         try:
             ruling = policy.judge(
                 sight,
+                np.array([words]),
                 shown=min(k, SHOWN, len(ids)),
                 risk=risk,
                 model=self.encoder.fingerprint,
-                gallery=seen.gallery,
             )
         except WrongTrust as error:
             return "unjudged", None, f"{_NOT_CALIBRATED} {error}"
         verdict: Verdict = _VERDICTS[ruling.verdicts[0]]
-        shown = np.asarray(ruling.probability[0])
-        known = float(ruling.known[0]) if len(ruling.known) else 1.0
-        return verdict, ruling, in_words(verdict, shown, kind, known, ruling.doubts)
+        odd = ruling.odd is not None and policy.is_odd(float(ruling.odd[0]))
+        noun = "picture" if style == "text" else "text"
+        why = in_words(verdict, ruling.probability[0], noun, odd, ruling.doubts)
+        return verdict, ruling, why
 
     def _uncertainty(self, seen: Seen) -> Uncertainty:
         tau, kind = self.library.manifest["tau"], self.library.manifest["kind"]
@@ -243,7 +245,7 @@ class Retriever:
         scores: Float32[np.ndarray, " k"],
         ruling: Ruling | None,
     ) -> tuple[Hit, ...]:
-        stated = [] if ruling is None else np.asarray(ruling.probability[0]).tolist()
+        stated = [] if ruling is None else ruling.probability[0].tolist()
         stated += [None] * (len(ids) - len(stated))
         return tuple(
             Hit(

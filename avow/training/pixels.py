@@ -79,9 +79,7 @@ class PixelBatches:
         images = torch.from_numpy(self.telling.image[chosen])
         luck = rng.random(len(chosen))
         said = [self.telling.texts[one] for one in chosen]
-        rows = torch.tensor(
-            [texts[int(x * len(texts))] for texts, x in zip(said, luck, strict=True)]
-        )
+        rows = torch.tensor([texts[int(x * len(texts))] for texts, x in zip(said, luck, strict=True)])
         draw = generator(self.train.seed, "augment", step, 0)
         text = corrupt_words(self.table, rows, self.train.words_changed, draw)
         same = self.same_text[rows]

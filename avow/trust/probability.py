@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold
@@ -46,7 +47,7 @@ class Probability:
     def __call__(
         self, features: Features, gallery: int | Int[np.ndarray, " hits"]
     ) -> Float[np.ndarray, " hits"]:
-        return 1 / (1 + np.exp(-self.log_odds(features, gallery)))
+        return expit(self.log_odds(features, gallery))
 
     def log_odds(
         self, features: Features, gallery: int | Int[np.ndarray, " hits"]
@@ -113,7 +114,9 @@ def _with_size(
     )
 
 
-def _weights(happened: Bool[np.ndarray, " hits"], balanced: bool) -> Float[np.ndarray, " hits"]:
+def _weights(
+    happened: Bool[np.ndarray, " hits"], balanced: bool
+) -> Float[np.ndarray, " hits"]:
     """How much each hit counts; both outcomes together the same where `balanced`."""
     share = happened.mean() if balanced else 0.5
     return np.where(happened, 0.5 / share, 0.5 / (1 - share))
