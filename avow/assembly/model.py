@@ -91,7 +91,9 @@ class Model:
             self.tokeniser.save(home)
             self.views[0].save_parts(home)
             state = {
-                f"{number}.{name}": tensor.half() if half and tensor.is_floating_point() else tensor
+                f"{number}.{name}": tensor.half()
+                if half and tensor.is_floating_point()
+                else tensor
                 for number, view in enumerate(self.views)
                 for name, tensor in view.state_dict().items()
             }

@@ -106,16 +106,17 @@ class AdaptedTransformer(nn.Module):
         """W + B A of every changed matrix; kept while nothing is learnt."""
         if self.training or torch.is_grad_enabled():
             return self._summed()
-        state = tuple(p._version for p in self.parameters()) + (id(self._words.device),)
+        state = tuple(parameter._version for parameter in self.parameters())
         if self._sums_of != state or self._sums["qkv0"].device != self._words.device:
             self._sums, self._sums_of = self._summed(), state
         return self._sums
 
     def _summed(self) -> dict[str, Tensor]:
         return {
-            name: self._own(name.rstrip("0123456789"), int(name.lstrip("abcdefghijklmnopqrstuvwxyz")))
-            + self.high[name] @ self.low[name]
-            for name in self.low
+            f"{part}{layer}": self._own(part, layer)
+            + self.high[f"{part}{layer}"] @ self.low[f"{part}{layer}"]
+            for part in _CHANGED
+            for layer in range(self.layers)
         }
 
 
@@ -132,7 +133,9 @@ def _gathered(state: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
     for layer in range(layers):
         at = f"encoder.layer.{layer}."
         for kind in ("weight", "bias"):
-            three = [state[f"{at}attention.self.{one}.{kind}"] for one in ("query", "key", "value")]
+            three = [
+                state[f"{at}attention.self.{one}.{kind}"] for one in ("query", "key", "value")
+            ]
             found |= {
                 f"qkv_{kind}{layer}": torch.cat(three),
                 f"out_{kind}{layer}": state[f"{at}attention.output.dense.{kind}"],

@@ -36,8 +36,16 @@ class Telling:
 
     image: Int[np.ndarray, " tellings"]
     """Which photograph; one that stands several times is seen as often in an epoch."""
-    texts: Sequence[Int[np.ndarray, " texts"]]
+    texts: Sequence[Int[np.ndarray, " _"]]
     """Rows of the table of texts, of which one is drawn each time."""
+
+    def drawn(
+        self, chosen: Int[np.ndarray, " pairs"], rng: np.random.Generator
+    ) -> Int[np.ndarray, " pairs"]:
+        """One text for each of some tellings."""
+        luck = rng.random(len(chosen))
+        lists = [self.texts[one] for one in chosen]
+        return np.array([own[int(x * len(own))] for own, x in zip(lists, luck, strict=True)])
 
 
 class PixelBatches:
@@ -77,9 +85,7 @@ class PixelBatches:
         rng: np.random.Generator,
     ) -> Batch:
         images = torch.from_numpy(self.telling.image[chosen])
-        luck = rng.random(len(chosen))
-        said = [self.telling.texts[one] for one in chosen]
-        rows = torch.tensor([texts[int(x * len(texts))] for texts, x in zip(said, luck, strict=True)])
+        rows = torch.from_numpy(self.telling.drawn(chosen, rng))
         draw = generator(self.train.seed, "augment", step, 0)
         text = corrupt_words(self.table, rows, self.train.words_changed, draw)
         same = self.same_text[rows]

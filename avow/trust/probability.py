@@ -114,9 +114,7 @@ def _with_size(
     )
 
 
-def _weights(
-    happened: Bool[np.ndarray, " hits"], balanced: bool
-) -> Float[np.ndarray, " hits"]:
+def _weights(happened: Bool[np.ndarray, " hits"], balanced: bool) -> Float[np.ndarray, " hits"]:
     """How much each hit counts; both outcomes together the same where `balanced`."""
     share = happened.mean() if balanced else 0.5
     return np.where(happened, 0.5 / share, 0.5 / (1 - share))

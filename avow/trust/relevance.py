@@ -115,7 +115,7 @@ def object_names(
         )
     return (
         QuerySet.of("object name", names, match),
-        QuerySet.of("a and object name", [_with_article(name) for name in names], match),
+        QuerySet.of("a and object name", [with_article(name) for name in names], match),
     )
 
 
@@ -150,6 +150,17 @@ def phrases(
     return QuerySet.of(
         "phrase", [first[words] for words in wanted], _said(split, captions, wanted)
     )
+
+
+def absent_names(names: Sequence[str], captions: Sequence[str]) -> list[str]:
+    """The names none of whose words any caption has: what they mean is hardly there."""
+    there = {_stem(word) for text in captions for word in word_tokenize(text.lower())}
+    there -= _FUNCTION
+    return [
+        name
+        for name in names
+        if there.isdisjoint(_stem(word) for word in word_tokenize(name.lower()))
+    ]
 
 
 def noun_like(captions: Sequence[Sequence[str]]) -> set[str]:
@@ -234,7 +245,8 @@ def _stem(word: str) -> str:
     return word[:-1] if plural and len(word) > 3 else word
 
 
-def _with_article(name: str) -> str:
+def with_article(name: str) -> str:
+    """A name as people say it: "a dog", "an apple", "some broccoli"."""
     if name in _SOME:
         return f"some {name}"
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
