@@ -48,13 +48,12 @@ def main() -> None:
     }
     path = keep("search_speed", figures)
     for part in PARTS:
-        print(f"{part:8} p50 {figures[part]['p50_ms']:7.2f} ms   p95 {figures[part]['p95_ms']:7.2f} ms")
+        middle, late = figures[part].values()
+        print(f"{part:8} p50 {middle:7.2f} ms   p95 {late:7.2f} ms")
     print(f"{figures['items']} items; opened in {figures['open_ms']} ms -> {path}")
 
 
-def measure(
-    retriever: Retriever, count: int, where: str | None
-) -> dict[str, list[float]]:
+def measure(retriever: Retriever, count: int, where: str | None) -> dict[str, list[float]]:
     texts = sentences()
     for text in texts[:5]:
         timed(retriever, text, where)

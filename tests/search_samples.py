@@ -24,6 +24,10 @@ COLOURS = {
     "yellow": (230, 220, 40),
     "white": (240, 240, 240),
     "black": (15, 15, 15),
+    "cyan": (40, 210, 220),
+    "purple": (130, 20, 150),
+    "brown": (120, 70, 20),
+    "pink": (250, 150, 190),
 }
 SENTENCES = ["a red dog runs", "two green cats sit", "the blue sea", "yellow white black"] * 4
 SMALL = {
@@ -64,11 +68,19 @@ def save_toy(place: Path, bank: list[str] | None = None, **settings: Any) -> Pat
 
 
 def picture(number: int, size: int = 64) -> Image.Image:
-    """A picture of one colour with noise on it, its own for every number."""
+    """One colour over a strip of another, and noise; its own for every number."""
     rng = np.random.default_rng(number)
-    colour = list(COLOURS.values())[number % len(COLOURS)]
-    noise = rng.integers(-60, 60, (size, size, 3))
-    return Image.fromarray((np.array(colour) + noise).clip(0, 255).astype(np.uint8))
+    main, under = (COLOURS[name] for name in colours_of(number))
+    pixels = np.tile(main, (size, size, 1))
+    pixels[: int(0.3 * size)] = under
+    noise = rng.integers(-40, 40, (size, size, 3))
+    return Image.fromarray((pixels + noise).clip(0, 255).astype(np.uint8))
+
+
+def colours_of(number: int) -> tuple[str, str]:
+    """What is seen in picture `number`: after a hundred, the same two colours again."""
+    names = list(COLOURS)
+    return names[number % 10], names[(number // 10) % 10]
 
 
 def save_pictures(place: Path, count: int) -> list[Path]:
@@ -133,8 +145,9 @@ class ColourEncoder(Encoder):
     tau = 0.05
     kind = "exp"
 
-    def __init__(self, fingerprint: str = "c01045c01045c010", bank: tuple[str, ...] = ()):
-        self.fingerprint, self.bank = fingerprint, bank
+    def __init__(self, fingerprint: str = "c01045c01045c010", slips: float = 0.0):
+        self.fingerprint, self.slips = fingerprint, slips
+        """slips: how far a text is misread, each in its own way."""
 
     def prepare(self, photograph: Image.Image) -> np.ndarray:
         return np.asarray(photograph.convert("RGB").resize((8, 8)))
@@ -147,11 +160,19 @@ class ColourEncoder(Encoder):
         return self._vectors(np.concatenate([share, np.full((len(share), 1), 0.3)], 1))
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
-        said = [[float(colour in text.split()) for colour in COLOURS] for text in texts]
+        said = [_named(text.split()) for text in texts]
         other = [[float(not any(row))] for row in said]
-        return self._vectors(np.concatenate([np.array(said), np.array(other)], 1) + 0.02)
+        luck = [np.random.default_rng([*text.encode()]).random(11) for text in texts]
+        meant = np.concatenate([np.array(said), np.array(other)], 1)
+        return self._vectors(meant + 0.02 + self.slips * np.stack(luck))
 
     def _vectors(self, shares: np.ndarray) -> np.ndarray:
         clear, blurred = shares, shares + 0.2
         both = [one / np.linalg.norm(one, axis=1, keepdims=True) for one in (clear, blurred)]
         return (np.concatenate(both, 1) / np.sqrt(2)).astype(np.float32)
+
+
+def _named(words: list[str]) -> list[float]:
+    """The colours that are named; what lies "over" something is larger."""
+    later = words[words.index("over") :] if "over" in words else []
+    return [0.4 if name in later else float(name in words) for name in COLOURS]

@@ -147,7 +147,9 @@ def test_explain_shows_words_and_writes_a_picture(command, place, tmp_path):
 
 def test_explain_as_json(command, place):
     picture = place / "pictures" / "red-000.png"
-    code, out, err = command("explain", "red dog", picture, "--model", place / "model", "--json")
+    code, out, err = command(
+        "explain", "red dog", picture, "--model", place / "model", "--json"
+    )
     found = json.loads(out)
     assert (code, err) == (0, "")
     assert [one["word"] for one in found["words"]] == ["red", "dog"]
@@ -156,9 +158,7 @@ def test_explain_as_json(command, place):
 
 def test_explain_into_no_folder(command, place, tmp_path):
     picture, out = place / "pictures" / "red-000.png", tmp_path / "none" / "heat.png"
-    code, _, err = command(
-        "explain", "dog", picture, "--out", out, "--model", place / "model"
-    )
+    code, _, err = command("explain", "dog", picture, "--out", out, "--model", place / "model")
     assert code == 1
     assert err.startswith(f"avow: The heat map cannot be written to {str(out)!r} (")
 

@@ -10,6 +10,7 @@ import sys
 
 import typer
 
+from avow.cli.calibrate import calibrate
 from avow.cli.evaluate import evaluate
 from avow.cli.explain import explain
 from avow.cli.features import features
@@ -31,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS = (
-    *(index, search, explain),
+    *(index, search, explain, calibrate),
     *(features, train, evaluate, trust, import_, methods, recipes),
 )
 for command in COMMANDS:

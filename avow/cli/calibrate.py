@@ -1,0 +1,107 @@
+"""`avow calibrate`: fit trust to one index, from queries whose right pictures are known."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from avow.cli._terminal import busy
+
+if TYPE_CHECKING:
+    from avow.retrieval.calibrate import Calibration, Measured
+    from avow.retrieval.search import Retriever
+
+
+def calibrate(
+    pairs: Annotated[
+        Path | None,
+        typer.Argument(help="A .csv or .jsonl file with a query and a right file per line."),
+    ] = None,
+    index: Annotated[
+        Path | None, typer.Option(help="Folder of the index; default under AVOW_HOME.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model of the index, where it has several.")
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Only say what is calibrated already.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object, for scripts.")
+    ] = False,
+) -> None:
+    """Learn from PAIRS, and from what people said of answers, how far to trust this index.
+
+    Half of the queries are held back, so that what is promised has been tried.
+    """
+    with busy("Calibrating", quiet=as_json):
+        from avow.retrieval.calibrate import calibrate as fit
+        from avow.retrieval.search import Retriever
+
+        retriever = Retriever.open(index, model)
+        facts = _state(retriever) if show else None
+        found = None if show else fit(retriever, pairs)
+    if facts is not None:
+        typer.echo(json.dumps(facts) if as_json else _told(facts))
+        return
+    assert found is not None
+    typer.echo(json.dumps(found.to_dict()) if as_json else _report(found))
+
+
+def _state(retriever: "Retriever") -> dict[str, Any]:
+    """What text searches of this index are judged by."""
+    from avow.retrieval.calibrate import FEWEST, FILE, RISKS
+    from avow.retrieval.known import read_known
+    from avow.trust.policy import SHOWN
+
+    policy = retriever.policy("text")
+    own = (retriever.model_folder / FILE).is_file()
+    facts: dict[str, Any] = {
+        "calibrated": None if policy is None else "index" if own else "model",
+        "known_from_feedback": len(read_known(retriever.library, None)),
+        "needed": FEWEST,
+    }
+    if policy is not None:
+        facts["default_risk"] = policy.default_risk
+        facts["galleries"] = [policy.conditions.smallest, policy.conditions.largest]
+        facts["answered"] = {str(risk): policy.promised(risk, SHOWN).coverage for risk in RISKS}
+    return facts
+
+
+def _told(facts: dict[str, Any]) -> str:
+    if facts["calibrated"] is None:
+        first = "Text searches of this index are not calibrated."
+    else:
+        place = "for this index" if facts["calibrated"] == "index" else "with the model"
+        shares = ", ".join(
+            f"{share:.0%} of queries at a risk of {float(risk):.0%}"
+            for risk, share in facts["answered"].items()
+        )
+        small, large = facts["galleries"]
+        first = (
+            f"Text searches were calibrated {place}, for galleries of {small} to {large} "
+            f"pictures. Answered: {shares}."
+        )
+    known, needed = facts["known_from_feedback"], facts["needed"]
+    return f"{first}\nQueries known from feedback: {known}; a calibration needs {needed}."
+
+
+def _report(found: "Calibration") -> str:
+    lines = [f"{found.queries} queries with known pictures -> {found.path}"]
+    if found.lost:
+        some = ", ".join(found.lost[:3])
+        lines.append(f"{len(found.lost)} files are not in the index and were left out: {some}")
+    if found.before is not None:
+        lines.append(_line("before", found.before))
+    lines.append(_line("after", found.after))
+    return "\n".join(lines)
+
+
+def _line(when: str, found: "Measured") -> str:
+    shares = []
+    for risk, share in found.answered.items():
+        wrong = found.wrong[risk]
+        of_those = "" if wrong is None else f" ({wrong:.0%} of them wrong)"
+        shares.append(f"answers {share:.0%}{of_those} at a risk of {risk:.0%}")
+    return f"{when:7} ECE {found.ece:.3f}, Brier {found.brier:.3f}; {'; '.join(shares)}"

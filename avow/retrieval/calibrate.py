@@ -1,0 +1,162 @@
+"""Trust fitted to one index: from queries whose right pictures somebody has named.
+
+    known queries --two halves--> each half judged by a policy fitted on the other --> after
+                  `-------------> judged by the policy there was before -----------> before
+                  `--all--> the policy that is kept
+
+No query is ever judged by a policy that has seen it, so before and after are comparable. The
+policy that is kept holds half of the queries back itself, and its promises rest on those.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from avow.core.errors import BadData, WrongTrust
+from avow.metrics.calibration import brier, expected_calibration_error
+from avow.retrieval.known import read_known, scored
+from avow.retrieval.search import Retriever
+from avow.trust.policy import SHOWN, Asking, Policy, fit_policy
+from avow.trust.sight import look
+
+FEWEST = 80
+"""Known queries that a calibration needs: a quarter of them tests each promise."""
+RISKS = (0.1, 0.2)
+FILE = "trust-text.json"
+_BINS = 10
+_TIED = 10  # fewer groups than this cannot be halved, so queries are
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How good the stated probability was that one of the pictures shown is right."""
+
+    queries: int
+    ece: float
+    brier: float
+    answered: dict[float, float]
+    """Per risk asked for, the share of queries that got an "answer"."""
+    wrong: dict[float, float | None]
+    """Per risk, the share of those without a right picture among those shown."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was fitted, and what it brought."""
+
+    policy: Policy
+    path: Path
+    queries: int
+    lost: tuple[str, ...]
+    before: Measured | None
+    after: Measured
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": str(self.path),
+            "queries": self.queries,
+            "files_not_in_the_index": list(self.lost),
+            "before": None if self.before is None else self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "default_risk": self.policy.default_risk,
+        }
+
+
+def calibrate(retriever: Retriever, pairs: Path | None = None) -> Calibration:
+    """Fit trust to an index and keep it there; searches use it from then on."""
+    known = read_known(retriever.library, pairs)
+    if len(known) < FEWEST:
+        lost = f" {len(known.lost)} files of the pairs are not in it." if known.lost else ""
+        raise BadData(
+            f"There are {len(known)} queries with a known right picture in this index.{lost} "
+            f"Expected at least {FEWEST}; name more in a file of pairs, or say of more "
+            "answers whether they are good."
+        )
+    asking = scored(retriever.library, retriever.encoder, known)
+    model = retriever.encoder.fingerprint
+    old = retriever.policy("text")
+    before = None if old is None else _before(old, asking, model)
+    after = _measured(_crossed(asking, model))
+    policy = fit_policy([asking], model=model, gallery=retriever.library.fingerprint)
+    path = retriever.model_folder / FILE
+    policy.save(path)
+    return Calibration(policy, path, len(known), tuple(known.lost), before, after)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What was stated of some queries, and what was true."""
+
+    stated: Float[np.ndarray, " queries"]
+    right: Bool[np.ndarray, " queries"]
+    answered: dict[float, Bool[np.ndarray, " queries"]]
+
+    @staticmethod
+    def join(parts: Sequence["_Judged"]) -> "_Judged":
+        return _Judged(
+            np.concatenate([part.stated for part in parts]),
+            np.concatenate([part.right for part in parts]),
+            {r: np.concatenate([part.answered[r] for part in parts]) for r in RISKS},
+        )
+
+
+def _before(policy: Policy, asking: Asking, model: str) -> Measured | None:
+    """How good the policy was that is now replaced; None where it cannot read this index."""
+    try:
+        return _measured(_judged(policy, asking, model))
+    except WrongTrust:
+        return None
+
+
+def _crossed(asking: Asking, model: str) -> _Judged:
+    """Each half judged by what the other half taught; one picture's queries stay together."""
+    groups = asking.scored.groups
+    if len(np.unique(groups)) < _TIED:
+        groups = np.arange(len(groups))
+    mixed = np.random.default_rng(0).permutation(np.unique(groups))
+    inside = np.isin(groups, mixed[: len(mixed) // 2])
+    halves = [_some(asking, np.flatnonzero(side)) for side in (inside, ~inside)]
+    judged = [
+        _judged(fit_policy([halves[1 - number]], model=model), halves[number], model)
+        for number in (0, 1)
+    ]
+    return _Judged.join(judged)
+
+
+def _judged(policy: Policy, asking: Asking, model: str) -> _Judged:
+    sight, order = look(asking.scored.asked())
+    match = np.take_along_axis(asking.scored.match, order[:, :SHOWN].numpy(), 1)
+    rulings = {
+        risk: policy.judge(sight, asking.words, shown=SHOWN, risk=risk, model=model)
+        for risk in RISKS
+    }
+    answered = {
+        risk: np.array([verdict == "answer" for verdict in ruling.verdicts])
+        for risk, ruling in rulings.items()
+    }
+    return _Judged(rulings[RISKS[0]].confidence, np.asarray(match.any(1)), answered)
+
+
+def _measured(judged: _Judged) -> Measured:
+    wrong = {
+        risk: float((~judged.right[said]).mean()) if said.any() else None
+        for risk, said in judged.answered.items()
+    }
+    return Measured(
+        len(judged.stated),
+        expected_calibration_error(judged.stated, judged.right, _BINS),
+        brier(judged.stated, judged.right),
+        {risk: float(said.mean()) for risk, said in judged.answered.items()},
+        wrong,
+    )
+
+
+def _some(asking: Asking, queries: Int[np.ndarray, " some"]) -> Asking:
+    return Asking(asking.style, asking.scored.queries(queries), asking.words[queries])

@@ -1,0 +1,302 @@
+"""Trust fitted to an index: from named pairs and from feedback, and then used."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from search_samples import ColourEncoder, colours_of, save_pictures
+from test_cli import command
+
+from avow.core.errors import BadData
+from avow.retrieval import encoder as encoders
+from avow.retrieval import search as searching
+from avow.retrieval.answer import in_words
+from avow.retrieval.calibrate import FEWEST, calibrate
+from avow.retrieval.indexing import index_folders
+from avow.retrieval.known import read_known
+from avow.retrieval.library import Library
+from avow.retrieval.search import Retriever
+
+__all__ = ["command"]  # the fixture
+PICTURES = 200  # two of every pair of colours
+SLIPS = 0.25
+CLEAR = "a red thing over green"
+
+
+def asked_for(number: int) -> str:
+    main, under = colours_of(number)
+    return f"a {main} thing over {under}"
+
+
+def known_pairs() -> list[tuple[str, str]]:
+    """Three in four queries name both colours of their two pictures, the others nothing."""
+    rows = []
+    for number in range(300):
+        place = number % 100
+        said = asked_for(place) if number % 4 else "something or other"
+        rows += [
+            (f"{said} number {number}", f"{colours_of(place)[0]}-{twin:03d}.png")
+            for twin in (place, place + 100)
+        ]
+    return rows
+
+
+def write_csv(path, rows, heads=("query", "file")):
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([heads, *rows] if heads else rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    home = tmp_path_factory.mktemp("calibrate")
+    save_pictures(home / "pictures", PICTURES)
+    index_folders([home / "pictures"], index=home / "index", encoder=ColourEncoder(slips=SLIPS))
+    write_csv(home / "pairs.csv", known_pairs())
+    return home
+
+
+def open_at(place):
+    encoder = ColourEncoder(slips=SLIPS)
+    return Retriever(Library.open(place / "index", encoder), encoder)
+
+
+@pytest.fixture(scope="module")
+def calibrated(place):
+    return calibrate(open_at(place), place / "pairs.csv")
+
+
+# --- what is known --------------------------------------------------------------------------
+
+
+def test_a_query_may_have_several_right_files(place):
+    known = read_known(open_at(place).library, place / "pairs.csv")
+    assert len(known) == 300 and known.lost == []
+    assert {len(ids) for ids in known.right.values()} == {2}
+
+
+@pytest.mark.parametrize("heads", [None, ("query", "file"), ("Caption", "Image")])
+def test_a_table_with_and_without_heads(place, tmp_path, heads):
+    path = write_csv(tmp_path / "pairs.csv", [("a red one", "red-000.png")], heads)
+    assert list(read_known(open_at(place).library, path).right) == ["a red one"]
+
+
+def test_lines_of_json_and_paths_beside_the_file(place):
+    path = place / "pairs.jsonl"
+    path.write_text('{"query": "a red one", "file": "pictures/red-000.png"}\n\n')
+    library = open_at(place).library
+    [[item]] = read_known(library, path).right.values()
+    assert library.items([item])[0].path.endswith("red-000.png")
+
+
+def test_files_that_are_not_in_the_index_are_listed(place, tmp_path):
+    path = write_csv(tmp_path / "pairs.csv", [("a red one", "elsewhere.png")])
+    assert read_known(open_at(place).library, path).lost == ["elsewhere.png"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("p.csv", "query,file\na dog,\n"), ("p.jsonl", '\n{"query": 3}\n'), ("p.csv", "a\nb\n")],
+)
+def test_a_bad_line_is_named(place, tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(BadData, match=r"Line [12] of .* has no query or no file"):
+        read_known(open_at(place).library, tmp_path / name)
+
+
+def test_pairs_that_are_not_there(place, tmp_path):
+    with pytest.raises(BadData, match="cannot be read"):
+        read_known(open_at(place).library, tmp_path / "none.csv")
+
+
+def test_too_few_are_a_sentence(place, tmp_path):
+    path = write_csv(tmp_path / "pairs.csv", [("red", "red-000.png"), ("x", "none.png")])
+    with pytest.raises(BadData) as caught:
+        calibrate(open_at(place), path)
+    assert str(caught.value) == (
+        "There are 1 queries with a known right picture in this index. 1 files of the pairs "
+        f"are not in it. Expected at least {FEWEST}; name more in a file of pairs, or say of "
+        "more answers whether they are good."
+    )
+
+
+def test_good_feedback_is_known_and_bad_is_not(tmp_path):
+    save_pictures(tmp_path / "pictures", 6)
+    index_folders(
+        [tmp_path / "pictures"], index=tmp_path / "index", encoder=ColourEncoder(slips=SLIPS)
+    )
+    retriever = open_at(tmp_path)
+    found = retriever.search("red", k=2)
+    retriever.feedback(found.query, found.hits[0].id, True)
+    retriever.feedback(found.query, found.hits[1].id, False)
+    retriever.feedback(retriever.search("red", without="blue").query, found.hits[1].id, True)
+    assert read_known(retriever.library, None).right == {"red": {found.hits[0].id}}
+
+
+# --- what is fitted, and what it says of searches ---------------------------------------------
+
+
+def test_the_policy_is_kept_in_the_index(place, calibrated):
+    assert calibrated.path == open_at(place).model_folder / "trust-text.json"
+    assert calibrated.path.is_file() and calibrated.queries == 300
+    assert 0 <= calibrated.after.ece < 0.2 and calibrated.after.brier < 0.15
+
+
+def test_a_second_calibration_has_a_before(place, calibrated):
+    again = calibrate(open_at(place), place / "pairs.csv")
+    assert calibrated.before is None and again.before is not None
+    assert again.before.queries == again.after.queries == 300
+
+
+def test_a_clear_query_is_answered(place, calibrated):
+    found = open_at(place).search(CLEAR, k=3)
+    assert found.verdict == "answer" and found.trust > 0.8
+    names = {hit.path.rpartition("/")[2] for hit in found.hits[:2]}
+    assert names == {"red-010.png", "red-110.png"}
+    assert found.hits[1].p_relevant > 0.5 > found.hits[2].p_relevant
+    assert found.why == "Two pictures fit equally well." and found.near_misses == ()
+
+
+def test_a_query_for_nothing_is_not_answered(place, calibrated):
+    found = open_at(place).search("something or other once more", k=10)
+    assert found.verdict in ("check", "nothing_found") and found.trust < 0.7
+    assert max(hit.p_relevant for hit in (*found.hits, *found.near_misses)) < 0.5
+
+
+def test_what_is_not_there_is_a_near_miss(place, calibrated):
+    """A red thing among pictures of other colours only."""
+    found = open_at(place).search(CLEAR, where='not name~"red*"', k=5)
+    assert found.verdict == "nothing_found" and found.hits == ()
+    assert found.uncertainty.K == 180 and len(found.near_misses) == 5
+    assert found.why.startswith("Nothing here looks like this: the best match fits no better")
+
+
+def test_a_filter_is_judged_anew(place, calibrated):
+    """The same picture, first among 200, then among 21, has another probability."""
+    retriever = open_at(place)
+    many = retriever.search(CLEAR)
+    few = retriever.search(CLEAR, where='name="red-110.png" or name~"blue*"')
+    one, other = (found.hits or found.near_misses for found in (few, many))
+    assert few.uncertainty.K == 21 and one[0].id == other[0].id
+    assert one[0].p_relevant != pytest.approx(other[0].p_relevant, abs=1e-3)
+
+
+def test_a_stricter_risk_answers_less(place, calibrated):
+    retriever = open_at(place)
+    texts = sorted(read_known(retriever.library, place / "pairs.csv").right)[::6]
+    counts = [
+        sum(retriever.search(text, risk=risk).verdict == "answer" for text in texts)
+        for risk in (0.5, 0.01)
+    ]
+    assert counts[0] > counts[1]
+
+
+def test_other_kinds_of_search_stay_unjudged(place, calibrated):
+    retriever = open_at(place)
+    path = place / "pictures" / "red-000.png"
+    for found in (
+        retriever.search(image=path),
+        retriever.search("red", image=path),
+        retriever.search("red", without="blue"),
+        retriever.similar(int(retriever.library.find()[0])),
+    ):
+        assert (found.verdict, found.trust) == ("unjudged", None)
+
+
+def test_hits_beyond_those_looked_at_state_nothing(place, calibrated):
+    found = open_at(place).search(CLEAR, k=40)
+    stated = [hit.p_relevant is not None for hit in found.hits]
+    assert stated == [True] * 32 + [False] * 8
+
+
+def test_a_policy_of_another_model_is_not_used(place, calibrated):
+    content = json.loads(calibrated.path.read_text())
+    content["conditions"]["model"] = "0" * 16
+    before = calibrated.path.read_text()
+    try:
+        calibrated.path.write_text(json.dumps(content))
+        found = open_at(place).search("a red thing")
+    finally:
+        calibrated.path.write_text(before)
+    assert found.verdict == "unjudged" and found.trust is None
+    assert "`avow calibrate`" in found.why
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shares", "why"),
+    [
+        ("answer", [0.9, 0.2], "One picture stands out."),
+        ("answer", [0.9, 0.88, 0.86, 0.8, 0.77, 0.3], "Five pictures fit equally well."),
+        (
+            "check",
+            [0.4, 0.4],
+            "The best picture fits with a probability of 40 % only. That is not sure enough "
+            "to promise, so look before you rely on it.",
+        ),
+    ],
+)
+def test_the_verdict_in_words(verdict, shares, why):
+    assert in_words(verdict, np.array(shares), "picture") == why
+
+
+def test_doubts_are_told():
+    said = in_words("answer", np.array([0.9]), "text", True, ["fitted on 5, used on 50"])
+    assert said == (
+        "One text stands out. Unlike anything this model was calibrated on. Careful: fitted "
+        "on 5, used on 50."
+    )
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def colours(monkeypatch):
+    """The model of these indexes can be opened by name."""
+    for module in (searching, encoders):
+        monkeypatch.setattr(module, "open_encoder", lambda *_: ColourEncoder(slips=SLIPS))
+
+
+def test_calibrate_on_the_command_line(command, colours, place, calibrated):
+    arguments = ("calibrate", place / "pairs.csv", "--index", place / "index")
+    code, out, _ = command(*arguments)
+    lines = out.splitlines()
+    assert code == 0 and lines[0].startswith("300 queries with known pictures -> ")
+    assert lines[1].startswith("before  ECE 0.") and lines[2].startswith("after   ECE 0.")
+    code, out, _ = command(*arguments, "--json")
+    found = json.loads(out)
+    assert set(found["after"]) == {"queries", "ece", "brier", "answered", "wrong"}
+
+
+def test_calibrate_shows_what_there_is(command, colours, place, calibrated, tmp_path):
+    code, out, _ = command("calibrate", "--show", "--index", place / "index")
+    assert code == 0 and out.startswith("Text searches were calibrated for this index, for ")
+    save_pictures(tmp_path / "pictures", 3)
+    index_folders(
+        [tmp_path / "pictures"], index=tmp_path / "index", encoder=ColourEncoder(slips=SLIPS)
+    )
+    code, out, _ = command("calibrate", "--show", "--index", tmp_path / "index")
+    assert out.splitlines() == [
+        "Text searches of this index are not calibrated.",
+        f"Queries known from feedback: 0; a calibration needs {FEWEST}.",
+    ]
+
+
+def test_a_judged_search_on_the_command_line(command, colours, place, calibrated):
+    code, out, _ = command("search", CLEAR, "-k", "3", "--index", place / "index")
+    lines = out.splitlines()
+    assert code == 0 and lines[0].startswith("Answer, ")
+    assert lines[0].endswith("% sure. Two pictures fit equally well.")
+    assert lines[1].split() == ["P(relevant)", "similarity", "path"] and " %" in lines[2]
+
+
+def test_near_misses_on_the_command_line(command, colours, place, calibrated):
+    asked = ("search", CLEAR, "--where", 'not name~"red*"')
+    code, out, _ = command(*asked, "--index", place / "index")
+    assert code == 3
+    assert out.startswith("Nothing found. Nothing here looks like this:")
+    assert "What came nearest:" in out and ".png" in out
+    code, out, _ = command(*asked, "--index", place / "index", "--json")
+    found = json.loads(out)
+    assert code == 3 and found["hits"] == [] and len(found["near_misses"]) == 10
