@@ -3,9 +3,9 @@
     what was seen of the answers --Policy.judge--> probability of every hit, verdict
 
 A policy is fitted once, on queries of several kinds over galleries of many sizes: whole
-captions, short phrases, names of things. It states, for every hit, the probability that a
-person would call it relevant; for the answer, the probability that one of those shown is;
-and it keeps the held-out answers it was checked with, so that any risk may be asked for: "at
+captions, short phrases, names of things, and a quarter of them with nothing to find. It
+states, for every hit, the probability that a person would call it relevant; for the answer,
+the probability that one of those shown is; and it keeps the held-out answers it was checked with, so that any risk may be asked for: "at
 most one answer in ten with nothing relevant among those shown". What the gallery hardly
 holds at all is refused.
 
@@ -19,8 +19,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
-from sklearn.linear_model import LogisticRegression
+from jaxtyping import Bool, Float, Int, Num
+from sklearn.linear_model import LogisticRegression, QuantileRegressor
 
 from avow.core.errors import BadData, WrongTrust
 from avow.core.files import write_text
@@ -34,8 +34,12 @@ FORMAT = 1
 SHOWN = 10
 DELTA = 0.1
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
-REFUSED_IN_VAIN = 0.12
+REFUSED_IN_VAIN = 0.1
 """Share of right first answers that may be withheld as "nothing found"."""
+NOTHING_THERE = 0.25
+"""Share of queries with nothing to find that the probability of a hit is fitted for."""
+LEARNT, HELD = 2000, 600
+"""Queries of each kind that are learnt from, and kept to check with."""
 _FAR = 0.001
 _ODD = 0.15  # share of numbers outside what was ever seen that makes a query unlike the rest
 _LEAST = 1e-6
@@ -87,7 +91,8 @@ class Policy:
     conditions: Conditions
     probability: Probability
     present: Probability
-    refuse_below: float
+    refuse: tuple[float, ...]
+    """Where to refuse, in log-odds of `present`: by size of the gallery and words asked."""
     held: Held
     answer: tuple[tuple[float, float], ...]
     """Per number shown, slope and offset from `one_of` to a probability, in log-odds."""
@@ -142,18 +147,23 @@ class Policy:
             stated,
             self._answered(score, kept),
             there,
-            self._verdicts(chosen.answers(score), there),
+            self._verdicts(chosen.answers(score), there, sizes, words),
             chosen,
             doubts,
             self._odd(features[:, 0]),
         )
 
     def _verdicts(
-        self, answered: Bool[np.ndarray, " queries"], there: Float[np.ndarray, " queries"]
+        self,
+        answered: Bool[np.ndarray, " queries"],
+        there: Float[np.ndarray, " queries"],
+        sizes: Int[np.ndarray, " queries"],
+        words: Int[np.ndarray, " queries"],
     ) -> list[Verdict]:
+        refused = _log_odds(there) < _kind_of(sizes, words) @ np.array(self.refuse)
         return [
             "nothing found" if low else "answer" if yes else "check"
-            for yes, low in zip(answered, there < self.refuse_below, strict=True)
+            for yes, low in zip(answered, refused, strict=True)
         ]
 
     def _answered(
@@ -180,7 +190,7 @@ class Policy:
             "conditions": asdict(self.conditions),
             "probability": self.probability.to_dict(),
             "present": self.present.to_dict(),
-            "refuse_below": self.refuse_below,
+            "refuse": self.refuse,
             "answer": self.answer,
             "lowest": self.lowest,
             "highest": self.highest,
@@ -203,7 +213,7 @@ class Policy:
                 Conditions(**content["conditions"]),
                 Probability.from_dict(content["probability"]),
                 Probability.from_dict(content["present"]),
-                float(content["refuse_below"]),
+                tuple(map(float, content["refuse"])),
                 Held(
                     np.array(held["stated"], float),
                     np.array(held["relevant"], bool),
@@ -243,8 +253,8 @@ def fit_policy(
             first.append(_see(one, sizes, seed, 2 * number))
             second.append(_see(other, sizes, seed, 2 * number + 1))
         empty.append(_see(one, sizes, seed, 2 * number, absent=True))
-    fitted, held, nothing = _even(first), _even(second), _even(empty)
-    probability = _fit_hits(fitted)
+    fitted, held, nothing = _even(first), _even(second, HELD), _even(empty)
+    probability = _fit_hits(Hits.join([fitted, _share(nothing, fitted)]))
     present = _fit_present(fitted, nothing)
     stated = stated_for(probability, held.features, held.gallery)
     right = held.right[:, 0]
@@ -252,13 +262,12 @@ def fit_policy(
         raise BadData(
             "No held-out query has a relevant first answer. Expected some; give more queries."
         )
-    there = present(held.first[right], held.gallery[right])
     largest, smallest = int(fitted.gallery.max()), int(fitted.gallery.min())
     return Policy(
         Conditions(model, gallery, style, smallest, largest),
         probability,
         present,
-        float(np.quantile(there, refused_in_vain)),
+        _refuse(present, held.only(np.flatnonzero(right)), refused_in_vain),
         Held(stated, held.right, held.groups),
         _answers(stated, held.right),
         tuple(np.quantile(fitted.first, _FAR, axis=0).tolist()),
@@ -309,9 +318,9 @@ def _see(
     asking: Asking, sizes: Sequence[int], seed: int, offset: int, absent: bool = False
 ) -> Hits:
     """Hits in galleries of many sizes; `absent`: with everything relevant taken away."""
-    scored, keep = asking.scored, 1 if absent else SHOWN
+    scored = asking.scored
     if scored.match.any():
-        hits = draw_sizes(scored, sizes, seed=seed, keep=keep, absent=absent)
+        hits = draw_sizes(scored, sizes, seed=seed, keep=SHOWN, absent=absent)
     else:
         hits = _anywhere(scored, sizes, seed)
     words = asking.words[hits.queries]
@@ -322,7 +331,7 @@ def _see(
 
 
 def _anywhere(scored: Scored, sizes: Sequence[int], seed: int) -> Hits:
-    """First hits of queries that nothing is relevant to, each in one gallery of every size."""
+    """Hits of queries that nothing is relevant to, each in one gallery of every size."""
     queries, candidates = scored.match.shape
     rng = np.random.default_rng(seed)
     parts = []
@@ -330,7 +339,7 @@ def _anywhere(scored: Scored, sizes: Sequence[int], seed: int) -> Hits:
         galleries = np.array_split(rng.permutation(candidates), max(1, candidates // size))
         where = rng.integers(len(galleries), size=queries)
         parts += [
-            see(scored, np.flatnonzero(where == number), np.sort(gallery), keep=1)
+            see(scored, np.flatnonzero(where == number), np.sort(gallery), keep=SHOWN)
             for number, gallery in enumerate(galleries)
             if (where == number).any()
         ]
@@ -341,7 +350,14 @@ def _names(names: Sequence[str]) -> tuple[str, ...]:
     return (*names, "log words", *(f"{name} x log words" for name in names))
 
 
-def _even(parts: Sequence[Hits], most: int = 6000) -> Hits:
+def _share(nothing: Hits, fitted: Hits) -> Hits:
+    """As many queries without a match as make up their share of all."""
+    wanted = round(len(fitted.gallery) * NOTHING_THERE / (1 - NOTHING_THERE))
+    kept = np.random.default_rng(0).permutation(len(nothing.gallery))[:wanted]
+    return nothing.only(np.sort(kept))
+
+
+def _even(parts: Sequence[Hits], most: int = LEARNT) -> Hits:
     """The same number of queries of every kind, as far as there are so many."""
     rng = np.random.default_rng(0)
     chosen = []
@@ -374,6 +390,27 @@ def _fit_present(there: Hits, empty: Hits) -> Probability:
         np.concatenate([there.groups[right], empty.groups]),
         balanced=True,
     )
+
+
+def _refuse(present: Probability, right: Hits, share: float) -> tuple[float, ...]:
+    """The line below which `share` of the right first answers lie, whatever the gallery's
+    size and however long the query: what would be withheld in vain.
+
+    A name and a caption, twenty pictures and ten thousand leave different traces, so one
+    number for all of them would refuse most of one kind and nothing of another.
+    """
+    there = _log_odds(present(right.first, right.gallery))
+    words = np.expm1(right.first[:, right.names.index("log words")]).round()
+    line = QuantileRegressor(quantile=share, alpha=0.0, fit_intercept=False)
+    return tuple(line.fit(_kind_of(right.gallery, words), there).coef_.tolist())
+
+
+def _kind_of(
+    sizes: Int[np.ndarray, " queries"], words: Num[np.ndarray, " queries"]
+) -> Float[np.ndarray, "queries 4"]:
+    """Size of the gallery and number of words, as a plane can be laid through."""
+    size, length = np.log(sizes) - 5, np.log1p(words) - 1.5
+    return np.stack([np.ones(len(size)), size, length, size * length], 1)
 
 
 def _answers(
