@@ -52,17 +52,33 @@ def judged(policy: Policy, one: Scored, **options):
     sight, order = look(Asked(one.similarity, 0, TAU, "exp", one.background))
     words = np.full(one.match.shape[0], 9)
     ruling = policy.judge(sight, words, model="one", style="text", **options)
-    right = np.take_along_axis(one.match, order.numpy()[:, : ruling.probability.shape[1]], 1)
+    shown = np.take_along_axis(order.numpy(), ruling.order, 1)
+    right = np.take_along_axis(one.match, shown, 1)
     return ruling, right
 
 
 def test_probabilities_come_true(policy):
-    ruling, right = judged(policy, scored(11))
-    first = ruling.probability[:, 0]
-    for low, high in ((0.0, 0.4), (0.4, 0.8), (0.8, 1.0)):
-        inside = (first >= low) & (first < high)
-        assert abs(first[inside].mean() - right[inside, 0].mean()) < 0.12
-    assert abs(ruling.confidence.mean() - right.any(1).mean()) < 0.06
+    """Of queries a quarter of which have nothing to find, as when it was fitted."""
+    first, right, confidence, any_right = [], [], [], []
+    for seed, matched, kept in ((11, True, 400), (12, True, 400), (13, False, 266)):
+        ruling, found = judged(policy, scored(seed, matched))
+        first.append(ruling.probability[:kept, 0])
+        right.append(found[:kept, 0])
+        if matched:
+            confidence.append(ruling.confidence)
+            any_right.append(found.any(1))
+    stated, true = np.concatenate(first), np.concatenate(right)
+    for low, high in ((0.0, 0.2), (0.2, 0.6), (0.6, 0.9), (0.9, 1.0)):
+        inside = (stated >= low) & (stated < high)
+        assert abs(stated[inside].mean() - true[inside].mean()) < 0.1
+    assert abs(np.concatenate(confidence).mean() - np.concatenate(any_right).mean()) < 0.06
+
+
+def test_the_most_probable_come_first(policy):
+    ruling, right = judged(policy, scored(18))
+    assert (np.diff(ruling.probability, axis=1) <= 0).all()
+    by_similarity = scored(18).similarity[0].argmax(1).numpy() == np.arange(400)
+    assert right[:, 0].mean() >= by_similarity.mean()
 
 
 def test_the_promise_holds_on_new_queries(policy):

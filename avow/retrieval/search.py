@@ -170,6 +170,7 @@ class Retriever:
             verdict, ruling, why = self._judge(seen, gallery, ids, style, words, k, risk)
             evidence = self._uncertainty(seen)
             judged = time.perf_counter()
+            ids, scores = _reordered(ids, scores, ruling)
             hits = self._hits(ids[:k], scores[:k], ruling)
         empty = verdict == "nothing_found"
         return SearchResult(
@@ -289,6 +290,20 @@ _VERDICTS: dict[str, Verdict] = {
     "check": "check",
     "nothing found": "nothing_found",
 }
+
+
+def _reordered(
+    ids: Int64[np.ndarray, " found"],
+    scores: Float32[np.ndarray, " found"],
+    ruling: Ruling | None,
+) -> tuple[Int64[np.ndarray, " found"], Float32[np.ndarray, " found"]]:
+    """The most probable first; whatever was not judged follows as it was."""
+    if ruling is None:
+        return ids, scores
+    chosen = ruling.order[0]
+    rest = np.setdiff1d(np.arange(len(ids)), chosen)
+    order = np.concatenate([chosen, rest])
+    return ids[order], scores[order]
 
 
 def _same_model(encoder: Encoder, library: Library) -> None:

@@ -10,6 +10,8 @@ most one answer in ten with nothing relevant among those shown". What the galler
 holds at all is refused.
 
 How many words a query has says what kind it is: a name fits many pictures, a caption one.
+Hits are shown in the order of their probability, which knows of hubs where similarity does
+not: of the best candidates by similarity, the most probable come first.
 """
 
 import json
@@ -28,6 +30,7 @@ from avow.trust.galleries import SIZES, Hits, Scored, draw_sizes, one_of, see
 from avow.trust.judge import Conditions, Verdict
 from avow.trust.probability import Probability, fit_probability
 from avow.trust.promise import Promise, promise
+from avow.trust.sight import SHOWN as CANDIDATES
 from avow.trust.sight import Sight, describe
 
 FORMAT = 1
@@ -71,8 +74,10 @@ class Held:
 class Ruling:
     """What may be said of the answers of some queries."""
 
+    order: Int[np.ndarray, "queries shown"]
+    """Which of the candidates seen to show, the most probable first."""
     probability: Float[np.ndarray, "queries shown"]
-    """That each hit is relevant."""
+    """That each of these is relevant."""
     confidence: Float[np.ndarray, " queries"]
     """That one of those shown is."""
     present: Float[np.ndarray, " queries"]
@@ -124,7 +129,7 @@ class Policy:
         style: str | None = None,
     ) -> Ruling:
         """Probabilities and verdicts for what a search has seen of its answers."""
-        features = described(describe(sight)[:, :shown].numpy(), words)
+        features = described(describe(sight).numpy(), words)
         if features.shape[-1] != len(self.probability.names):
             raise WrongTrust(
                 f"The policy reads {len(self.probability.names)} numbers per hit and the "
@@ -139,11 +144,14 @@ class Policy:
                 "calibrate with `avow calibrate`."
             )
         stated = stated_for(self.probability, features, sizes)
+        order = np.argsort(-stated, axis=1, kind="stable")[:, :shown]
+        stated = np.take_along_axis(stated, order, axis=1)
         kept = min(stated.shape[1], SHOWN)
         there = self.present(features[:, 0], sizes)
         chosen = self.promised(self.default_risk if risk is None else risk, kept, delta)
         score = one_of(stated[:, :kept])
         return Ruling(
+            order,
             stated,
             self._answered(score, kept),
             there,
@@ -251,12 +259,12 @@ def fit_policy(
         one, other = _halves(asking, seed + number)
         if asking.scored.match.any():
             first.append(_see(one, sizes, seed, 2 * number))
-            second.append(_see(other, sizes, seed, 2 * number + 1))
+            second.append(_see(other, sizes, seed, 2 * number + 1, keep=CANDIDATES))
         empty.append(_see(one, sizes, seed, 2 * number, absent=True))
     fitted, held, nothing = _even(first), _even(second, HELD), _even(empty)
     probability = _fit_hits(Hits.join([fitted, _share(nothing, fitted)]))
     present = _fit_present(fitted, nothing)
-    stated = stated_for(probability, held.features, held.gallery)
+    stated, relevant = _shown(probability, held)
     right = held.right[:, 0]
     if not right.any():
         raise BadData(
@@ -268,8 +276,8 @@ def fit_policy(
         probability,
         present,
         _refuse(present, held.only(np.flatnonzero(right)), refused_in_vain),
-        Held(stated, held.right, held.groups),
-        _answers(stated, held.right),
+        Held(stated, relevant, held.groups),
+        _answers(stated, relevant),
         tuple(np.quantile(fitted.first, _FAR, axis=0).tolist()),
         tuple(np.quantile(fitted.first, 1 - _FAR, axis=0).tolist()),
     )
@@ -314,13 +322,28 @@ def _some(asking: Asking, queries: Int[np.ndarray, " some"]) -> Asking:
     return Asking(asking.style, asking.scored.queries(queries), asking.words[queries])
 
 
+def _shown(
+    probability: Probability, hits: Hits
+) -> tuple[Float[np.ndarray, "queries shown"], Bool[np.ndarray, "queries shown"]]:
+    """The hits that would be shown, most probable first, and which of them are relevant."""
+    stated = stated_for(probability, hits.features, hits.gallery)
+    order = np.argsort(-stated, axis=1, kind="stable")[:, :SHOWN]
+    right = np.take_along_axis(hits.right, order, axis=1)
+    return np.take_along_axis(stated, order, axis=1), right
+
+
 def _see(
-    asking: Asking, sizes: Sequence[int], seed: int, offset: int, absent: bool = False
+    asking: Asking,
+    sizes: Sequence[int],
+    seed: int,
+    offset: int,
+    absent: bool = False,
+    keep: int = SHOWN,
 ) -> Hits:
     """Hits in galleries of many sizes; `absent`: with everything relevant taken away."""
     scored = asking.scored
     if scored.match.any():
-        hits = draw_sizes(scored, sizes, seed=seed, keep=SHOWN, absent=absent)
+        hits = draw_sizes(scored, sizes, seed=seed, keep=keep, absent=absent)
     else:
         hits = _anywhere(scored, sizes, seed)
     words = asking.words[hits.queries]
