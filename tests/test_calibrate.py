@@ -131,6 +131,10 @@ def test_good_feedback_is_known_and_bad_is_not(tmp_path):
     retriever.feedback(found.query, found.hits[0].id, True)
     retriever.feedback(found.query, found.hits[1].id, False)
     retriever.feedback(retriever.search("red", without="blue").query, found.hits[1].id, True)
+    retriever.feedback("green", found.hits[1].id, True)
+    retriever.feedback("green", found.hits[1].id, False)  # the last word counts
+    retriever.feedback("blue", found.hits[1].id, True)
+    retriever.feedback("blue", found.hits[1].id, None)
     assert read_known(retriever.library, None).right == {"red": {found.hits[0].id}}
 
 

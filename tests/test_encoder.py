@@ -132,6 +132,17 @@ def test_the_default_model_is_the_packaged_one(monkeypatch, tmp_path, ours):
     assert (found.name, found.fingerprint) == ("default", ours.fingerprint)
 
 
+def test_a_module_gives_a_model_of_its_own(monkeypatch, tmp_path):
+    (tmp_path / "avowtest_space").mkdir()
+    (tmp_path / "avowtest_space" / "colours.py").write_text(
+        "from search_samples import ColourEncoder as build\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert open_encoder("avowtest_space.colours").name == "colours"
+    with pytest.raises(BadRecipe, match="cannot be opened"):
+        open_encoder("avowtest_space.none")
+
+
 def test_a_folder_without_a_model(tmp_path):
     with pytest.raises(WrongCheckpoint) as caught:
         open_encoder(str(tmp_path))

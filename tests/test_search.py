@@ -15,6 +15,7 @@ from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.question import ask, check_numbers
 from avow.retrieval.search import Retriever
+from avow.trust.tail import evidence_sum
 
 FACTS = ["query", "verdict", "trust", "uncertainty", "why", "hits", "near_misses"]
 PICTURES = 80
@@ -137,14 +138,15 @@ def test_u_is_the_opinion_over_the_gallery(retriever):
     assert found.u == pytest.approx(float(expected), rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["relu", "softplus"])
-def test_u_of_other_evidence(place, kind):
-    retriever = open_at(place)
-    retriever.library.manifest["kind"] = kind
-    query = torch.from_numpy(ColourEncoder().encode_texts(["red"])[0])
-    every = torch.from_numpy(retriever.library.vectors(retriever.library.find())) @ query
-    expected = Opinion.from_similarity(every[None], 0.05, kind).uncertainty
-    assert retriever.search("red").uncertainty.u == pytest.approx(float(expected), rel=1e-4)
+@pytest.mark.parametrize("kind", ["relu", "softplus", "exp"])
+def test_u_of_other_evidence(retriever, kind):
+    library, query = retriever.library, ColourEncoder().encode_texts(["red"])
+    gallery = galleries.Gallery.of(library, None, "image")
+    ids = library.search(query, 32, gallery.ids)[0][0]
+    seen = galleries.Seen.of(gallery, query[0], library.vectors(ids), ids)
+    every = torch.from_numpy(query @ library.vectors(gallery.ids).T)
+    expected = Opinion.from_similarity(every, 0.05, kind).uncertainty
+    assert seen.uncertainty(0.05, kind) == pytest.approx(float(expected), rel=1e-4)
 
 
 def test_u_of_a_sample_is_near_that_of_all(place, retriever, monkeypatch):
@@ -152,6 +154,19 @@ def test_u_of_a_sample_is_near_that_of_all(place, retriever, monkeypatch):
     monkeypatch.setattr(galleries, "SAMPLE", 40)
     sampled = open_at(place).search("red").uncertainty.u
     assert sampled != exact and sampled == pytest.approx(exact, rel=0.3)
+
+
+def test_u_of_a_sample_is_the_estimate_that_has_bounds(place, monkeypatch):
+    monkeypatch.setattr(galleries, "SAMPLE", 40)
+    retriever = open_at(place)
+    found = retriever.search("red").uncertainty.u
+    gallery = retriever._gallery(None, "image")
+    query = ColourEncoder().encode_texts(["red"])
+    ids, best = retriever.library.search(query, 32, gallery.ids)
+    sampled = query @ retriever.library.vectors(gallery.sampled).T
+    expected = evidence_sum(best, sampled, gallery.left(ids[0]), PICTURES, 0.05)
+    assert found == pytest.approx(float(expected.uncertainty[0]), rel=1e-4)
+    assert expected.uncertainty_low[0] < expected.uncertainty_high[0]
 
 
 def test_the_same_question_has_the_same_answer(place, monkeypatch):

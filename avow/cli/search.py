@@ -33,7 +33,9 @@ def search(
     count: Annotated[int, typer.Option("-k", min=1, help="Answers to show.")] = 10,
     risk: Annotated[
         float | None,
-        typer.Option(help="Share of wrong answers that `Answer` may have; default: 0.1."),
+        typer.Option(
+            help="Share of wrong answers that `Answer` may have; default: the calibration's."
+        ),
     ] = None,
     where: Annotated[
         str | None,

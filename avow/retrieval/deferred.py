@@ -25,7 +25,7 @@ from avow.retrieval.survey import skipped_files, survey
 if TYPE_CHECKING:
     from avow.core.contracts import Encoder
 
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Deferred:
         folder = packaged if name == "default" else Path(name).expanduser()
         if folder.is_dir():
             return cls(name, files_of(folder), lambda: open_encoder(name))
-        if _MODULE.fullmatch(name):
-            return cls(name, "", lambda: _outside(name))
+        if MODULE.fullmatch(name):
+            return cls(name, "", lambda: outside(name))
         return cls(name, "", lambda: open_encoder(name))
 
     def remember(self, link: sqlite3.Connection, fingerprint: str) -> None:
@@ -103,7 +103,8 @@ AND generation = (SELECT max(number) FROM generations WHERE model = models.finge
 """
 
 
-def _outside(name: str) -> "Encoder":
+def outside(name: str) -> "Encoder":
+    """The Encoder that a module outside Avow gives."""
     try:
         return importlib.import_module(name).build()
     except (ModuleNotFoundError, AttributeError) as error:

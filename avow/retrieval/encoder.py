@@ -27,6 +27,7 @@ from avow.core.contracts import Encoder, Method, Regions, VectorMethod
 from avow.core.errors import BadRecipe, WrongCheckpoint
 from avow.core.fingerprint import of_text
 from avow.data._captions import TokenTable
+from avow.retrieval.deferred import MODULE, outside
 from avow.retrieval.hub import HubEncoder
 
 DEFAULT = "default"
@@ -50,6 +51,8 @@ def open_encoder(name: str = DEFAULT, device: str = "cpu") -> Encoder:
             f"There is no model in {name!r}. Expected a folder made by `avow train` or "
             "`save_pretrained`, or a two-tower model saved by transformers; check the path."
         )
+    if not folder.is_dir() and MODULE.fullmatch(name):
+        return outside(name)
     known = str(folder.resolve()) if folder.is_dir() else ALIASES.get(name, name)
     return HubEncoder.open(known, device)
 

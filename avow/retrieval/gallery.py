@@ -6,6 +6,7 @@ changes, so the same question gets the same answer. A filter makes a gallery of 
 whose K is what the filter leaves.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ from avow.retrieval.library import Library
 from avow.retrieval.where import Where
 from avow.trust.shortlist import look_at_best
 from avow.trust.sight import SHOWN, Sight, usual_of
-from avow.trust.tail import Reference, evidence_sum
+from avow.trust.tail import Reference
 
 SAMPLE = 4096
 
@@ -108,14 +109,15 @@ class Seen:
     def uncertainty(self, tau: float, kind: EvidenceKind) -> float:
         """u = K / S; exact where the sample is the whole gallery, else estimated from it."""
         best, sampled = self.best.mean(0), self.sampled.mean(0)
-        if kind == "exp":
-            found = evidence_sum(best.numpy(), sampled.numpy(), self.left, self.gallery, tau)
-            return float(found.uncertainty[0])
-        first = log_evidence(best, tau, kind).exp().sum()
-        others = log_evidence(sampled, tau, kind).exp()[torch.from_numpy(self.left)]
-        rest = self.gallery - best.shape[1]
-        total = first + (rest * others.mean() if len(others) else 0)
-        return float(self.gallery / (self.gallery + total))
+        total = log_evidence(best, tau, kind).logsumexp(-1)
+        rest, seen = self.gallery - best.shape[1], int(self.left.sum())
+        if rest and seen:
+            away = torch.from_numpy(~self.left)
+            others = log_evidence(sampled, tau, kind).masked_fill(away, -torch.inf)
+            # as `trust.tail` estimates it, without the bounds, which cost more than the rest
+            tail = others.logsumexp(-1) + math.log(rest / seen)
+            total = torch.logaddexp(total, tail)
+        return float((math.log(self.gallery) - total).sigmoid())
 
 
 def slices(

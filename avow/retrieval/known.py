@@ -45,12 +45,9 @@ def read_known(library: Library, pairs: Path | None) -> Known:
     """What a file says, and what people said in this index."""
     found = Known()
     here = {int(one) for one in library.find(None, "image")}
-    for said in library.feedback():
-        asked = said.query
-        plain = not asked.get("image") and not asked.get("without")
-        text = asked.get("text")
-        if said.good and plain and isinstance(text, str) and said.item_id in here:
-            found.add(text, said.item_id)
+    for (text, item), good in _said(library).items():
+        if good and item in here:
+            found.add(text, item)
     if pairs is not None:
         places = _places(library)
         for query, file in _lines(pairs):
@@ -60,6 +57,17 @@ def read_known(library: Library, pairs: Path | None) -> Known:
             else:
                 found.add(query, item)
     return found
+
+
+def _said(library: Library) -> dict[tuple[str, int], bool]:
+    """The last word on every answer of a plain text search."""
+    words = {}
+    for said in library.feedback():
+        text, asked = said.query.get("text"), said.query
+        plain = not asked.get("image") and not asked.get("without")
+        if plain and isinstance(text, str):
+            words[text, said.item_id] = said.good
+    return words
 
 
 def scored(library: Library, encoder: Encoder, known: Known, seed: int = 0) -> Asking:

@@ -120,14 +120,17 @@ class Retriever:
             )
         return open_photograph(Path(item.path))
 
-    def feedback(self, query: str | dict[str, Any], item_id: int, good: bool) -> None:
+    def feedback(self, query: str | dict[str, Any], item_id: int, good: bool | None) -> None:
         """Keep that an answer was good or not; `avow calibrate` learns from it.
 
-        query: the text, or the `query` of a result.
+        query: the text, or the `query` of a result. good: None takes it back.
         """
         asked = ask(query).to_dict() if isinstance(query, str) else query
         self.library.items([item_id])
-        self.library.record(asked, item_id, good)
+        if good is None:
+            self.library.retract(asked, item_id)
+        else:
+            self.library.record(asked, item_id, good)
 
     def policy(self, style: Style) -> Policy | None:
         """What was fitted for this index, else for its model; None where nothing was."""
