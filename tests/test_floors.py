@@ -18,7 +18,8 @@ FLOORS = [
     ["assembly"],
     ["training", "trust"],
     ["retrieval"],
-    ["cli", "api", "web"],
+    ["api", "web"],
+    ["cli"],
 ]
 FLOOR_OF = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
 

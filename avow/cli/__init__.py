@@ -19,6 +19,7 @@ from avow.cli.index import index
 from avow.cli.methods import methods
 from avow.cli.recipes import recipes
 from avow.cli.search import search
+from avow.cli.serve import serve
 from avow.cli.train import train
 from avow.cli.trust import trust
 from avow.core.errors import AvowError
@@ -32,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS = (
-    *(index, search, explain, calibrate),
+    *(index, search, explain, serve, calibrate),
     *(features, train, evaluate, trust, import_, methods, recipes),
 )
 for command in COMMANDS:

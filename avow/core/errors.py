@@ -10,6 +10,7 @@
   x WrongIndex      - an index was made by another model, or another process writes to it
   x BadQuery        - a filter or a question that cannot be read
   x MissingExtra    - an optional package is needed and is not installed
+  x CannotServe     - the server cannot listen where it was told to
   x NoRoom          - the disk is full; what was written before stays usable
 
 The sentence of every error says what is wrong (with the value in quotes), what was
@@ -70,6 +71,10 @@ class MissingExtra(AvowError):
             f"{what} needs the package {package!r}, which is not installed. "
             f"Install it with: pip install 'avow[{extra}]'."
         )
+
+
+class CannotServe(AvowError):
+    """There is no address to listen on, or no way to keep it safe."""
 
 
 class NoRoom(AvowError):

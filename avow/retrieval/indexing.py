@@ -22,6 +22,7 @@ from avow.core.errors import BadData, WrongIndex
 from avow.core.places import avow_home
 from avow.retrieval.alike import group_alike
 from avow.retrieval.catalogue import open_catalogue, sentences
+from avow.retrieval.covered import cover
 from avow.retrieval.deferred import Deferred, unchanged
 from avow.retrieval.engines import bring_up_to_date
 from avow.retrieval.generations import begin, begin_again, compact, go_on, use
@@ -79,6 +80,7 @@ def index_folders(
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
             found = survey(link, folders, index, writer.model, writer.generation)
+            cover(index, found.walk.roots)
             run = Run(writer, opened, found, batch, workers or _workers())
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:

@@ -27,6 +27,7 @@ from avow.core.fingerprint import of_text
 from avow.core.places import avow_home
 from avow.indexes.exact import DEAD
 from avow.retrieval.catalogue import open_catalogue, reading, sentences
+from avow.retrieval.covered import covered
 from avow.retrieval.engines import Searched, open_engine
 from avow.retrieval.spaces import Space
 from avow.retrieval.where import Where
@@ -222,6 +223,18 @@ class Library:
                 "SELECT path, why, happened FROM skipped ORDER BY path"
             ).fetchall()
         return [Skipped(*row) for row in rows]
+
+    def folders(self) -> list[str]:
+        """The folders that were indexed."""
+        return covered(self.folder)
+
+    def retract(self, query: dict[str, Any], item_id: int) -> None:
+        """Take back everything that was said of an answer."""
+        with self._lock, sentences(self.folder):
+            self._link.execute(
+                "DELETE FROM feedback WHERE query = ? AND item = ?",
+                [json.dumps(query, sort_keys=True), int(item_id)],
+            )
 
     def record(self, query: dict[str, Any], item_id: int, good: bool) -> None:
         """Keep what somebody said of an answer."""

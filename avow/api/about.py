@@ -1,0 +1,134 @@
+"""Routes about the index itself: its state, its jobs, its calibration, what people said."""
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from fastapi.responses import PlainTextResponse
+
+import avow
+from avow.api.answers import (
+    Calibration,
+    Health,
+    IndexAnswer,
+    JobAnswer,
+    JobAsked,
+    Jobs,
+    Kept,
+    SkippedFile,
+    Told,
+    UploadLimits,
+)
+from avow.api.calibration import calibration_of
+from avow.api.limits import ANSWERS, LARGEST_ID
+from avow.api.metrics import TYPE
+from avow.api.refusals import Refusal
+from avow.api.searching import REFUSALS
+from avow.api.service import Here, Service
+
+router = APIRouter(prefix="/api", responses=REFUSALS)
+JobId = Annotated[int, Path(ge=0, le=LARGEST_ID)]
+_LONGEST = 20_000  # letters of a query that comes with feedback
+
+
+@router.get("/health")
+async def health() -> Health:
+    """Whether the server is there; needs no token."""
+    return Health(status="ok", version=avow.__version__)
+
+
+@router.get("/index")
+async def index(here: Here) -> IndexAnswer:
+    """What the index holds, which model made it, and what was left out."""
+    return await here.drawing.run(_index, here)
+
+
+@router.get("/jobs")
+async def jobs(here: Here) -> Jobs:
+    """Scans of this server, newest first."""
+    return Jobs(jobs=here.jobs.newest())
+
+
+@router.post("/jobs", status_code=202, responses={409: REFUSALS[404]})
+async def start_job(here: Here, asked: JobAsked) -> JobAnswer:
+    """Scan an indexed folder again; no other folder can be added from here."""
+    known = here.retriever.library.folders()
+    if asked.folder is not None and asked.folder not in known:
+        raise Refusal(
+            404,
+            f"The folder {asked.folder!r} is not part of this index. Expected one of "
+            "those that GET /api/index names; add others with `avow index FOLDER`.",
+        )
+    folders = known if asked.folder is None else [asked.folder]
+    if not folders:
+        raise Refusal(404, "This index names no folder. Run `avow index FOLDER` first.")
+    return here.jobs.start(folders).answer()
+
+
+@router.get("/jobs/{job_id}")
+async def job(here: Here, job_id: JobId) -> JobAnswer:
+    """How far a scan is."""
+    return here.jobs.get(job_id).answer()
+
+
+@router.post("/jobs/{job_id}/cancel")
+async def cancel_job(here: Here, job_id: JobId) -> JobAnswer:
+    """Stop a scan; what it has finished is kept."""
+    return here.jobs.cancel(job_id).answer()
+
+
+@router.post("/feedback")
+async def feedback(here: Here, told: Told) -> Kept:
+    """Keep whether an answer fits, or take that back."""
+    if len(json.dumps(told.query)) > _LONGEST:
+        raise Refusal(422, f"The query has more than {_LONGEST} letters. Send the one asked.")
+    here.item(told.item_id)
+    return await here.drawing.run(_keep, here, told)
+
+
+@router.get("/calibration")
+async def calibration(here: Here) -> Calibration:
+    """Whether answers can be judged here, and what each bearable risk costs."""
+    return await here.searching.run(calibration_of, here.retriever)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(here: Here) -> PlainTextResponse:
+    """Counts and latencies for Prometheus."""
+    gauges = {
+        "avow_items": len(here.retriever.library),
+        "avow_searches_inside": here.searching.inside,
+        "avow_thumbnail_bytes": here.thumbnails.held,
+    }
+    return PlainTextResponse(here.metrics.text(gauges), media_type=TYPE)
+
+
+def _index(here: Service) -> IndexAnswer:
+    library = here.retriever.library
+    library.refresh()
+    manifest, skipped = library.manifest, library.skipped()
+    return IndexAnswer(
+        folder=str(library.folder),
+        folders=library.folders(),
+        images=len(library.find(None, "image")),
+        texts=len(library.find(None, "text")),
+        model=str(manifest["model"]),
+        model_fingerprint=str(manifest["fingerprint"]),
+        fingerprint=library.fingerprint,
+        engine=str(manifest.get("engine", "exact")),
+        exact=bool(manifest.get("exact", True)),
+        feedback=len(library.feedback()),
+        skipped_total=len(skipped),
+        skipped=[
+            SkippedFile(path=one.path, why=one.why, when=one.when) for one in skipped[:ANSWERS]
+        ],
+        limits=UploadLimits(upload_bytes=here.limits.upload_bytes, pixels=here.limits.pixels),
+    )
+
+
+def _keep(here: Service, told: Told) -> Kept:
+    library = here.retriever.library
+    library.retract(told.query, told.item_id)
+    if told.good is not None:
+        library.record(told.query, told.item_id, told.good)
+    return Kept(kept=len(library.feedback()))

@@ -1,0 +1,177 @@
+"""What the server answers, as types: they check every answer and write the OpenAPI page."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Verdict = Literal["answer", "check", "nothing_found", "unjudged"]
+JobState = Literal["running", "done", "cancelled", "failed"]
+
+
+class Mistake(BaseModel):
+    """Why a request was not fulfilled."""
+
+    error: str = Field(examples=["There is no item 12 in the index."])
+
+
+class Hit(BaseModel):
+    """One answer, with the probability that it is relevant where that can be said."""
+
+    model_config = ConfigDict(extra="allow")
+
+    rank: int
+    id: int
+    path: str
+    p_relevant: float | None
+    similarity: float
+
+
+class Uncertainty(BaseModel):
+    """u, and what it was formed with; it means nothing without."""
+
+    model_config = ConfigDict(extra="allow")
+
+    u: float | None
+    K: int
+    tau: float
+    evidence: str
+
+
+class Found(BaseModel):
+    """The result of a search: the same object that `avow search --json` prints."""
+
+    model_config = ConfigDict(extra="allow")
+
+    query: dict[str, Any]
+    verdict: Verdict
+    trust: float | None
+    uncertainty: Uncertainty | None
+    why: str
+    hits: list[Hit]
+    near_misses: list[Hit]
+
+
+class ItemAnswer(BaseModel):
+    """A photograph or a text of the index."""
+
+    id: int
+    kind: str
+    path: str
+    text: str | None
+    size: int
+    width: int | None
+    height: int | None
+    modified: float
+    taken: str | None
+    content: str
+    tags: list[str]
+    same_as: int | None
+
+
+class Items(BaseModel):
+    total: int
+    offset: int
+    items: list[ItemAnswer]
+
+
+class Word(BaseModel):
+    word: str
+    weight: float
+
+
+class Explained(BaseModel):
+    """How far the similarity falls when a word or a part of the picture is hidden."""
+
+    similarity: float
+    words: list[Word]
+    cells: list[list[float]]
+
+
+class SkippedFile(BaseModel):
+    path: str
+    why: str
+    when: float
+
+
+class UploadLimits(BaseModel):
+    upload_bytes: int
+    pixels: int
+
+
+class IndexAnswer(BaseModel):
+    """What is in the index, which model made it, and what was left out."""
+
+    folder: str
+    folders: list[str]
+    images: int
+    texts: int
+    model: str
+    model_fingerprint: str
+    fingerprint: str
+    engine: str
+    exact: bool
+    feedback: int
+    skipped_total: int
+    skipped: list[SkippedFile] = Field(description="The first of them.")
+    limits: UploadLimits
+
+
+class JobAsked(BaseModel):
+    """Which indexed folder to scan again; all of them where none is named."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    folder: str | None = Field(None, max_length=4096)
+
+
+class JobAnswer(BaseModel):
+    id: int
+    folders: list[str]
+    state: JobState
+    done: int
+    total: int
+    says: str
+    began: float
+    ended: float | None
+
+
+class Jobs(BaseModel):
+    jobs: list[JobAnswer] = Field(description="Newest first.")
+
+
+class Told(BaseModel):
+    """What a person says of an answer; `good: null` takes it back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: dict[str, Any]
+    item_id: int = Field(ge=0, le=2**53 - 1)
+    good: bool | None
+
+
+class Kept(BaseModel):
+    kept: int = Field(description="How many opinions the index holds now.")
+
+
+class RiskOffered(BaseModel):
+    risk: float
+    promised: bool
+    coverage: float = Field(description="Share of calibration queries answered.")
+    threshold: float | None
+    reason: str
+
+
+class Calibration(BaseModel):
+    """Whether answers can be judged here, what that rests on, and what each risk costs."""
+
+    fitted: bool
+    why: str
+    conditions: dict[str, Any] | None
+    doubts: list[str]
+    default_risk: float | None
+    risks: list[RiskOffered]
+
+
+class Health(BaseModel):
+    status: Literal["ok"]
+    version: str

@@ -1,0 +1,76 @@
+"""The application: routes, guards and the page, around one open index."""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import FileResponse
+from starlette.staticfiles import StaticFiles
+
+import avow
+from avow.api import about, items, searching
+from avow.api.guard import Guard
+from avow.api.limits import Limits
+from avow.api.metrics import Counting
+from avow.api.refusals import tell_refusals
+from avow.api.service import Service
+from avow.retrieval.search import Retriever
+
+PAGE = Path(avow.__file__).parent / "web"
+
+
+def create_app(
+    retriever: Retriever,
+    *,
+    token: str | None = None,
+    limits: Limits | None = None,
+    hosts: Collection[str] = (),
+) -> FastAPI:
+    """A server of `retriever`.
+
+    token: what askers must know; None: nothing. hosts: names by which the server is reached
+    besides this machine's own and addresses in numbers.
+    """
+    limits = limits or Limits()
+    service = Service.of(retriever, limits)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="Avow",
+        version=avow.__version__,
+        summary="Visual-textual retrieval that tells you when to trust it.",
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # their pages would load scripts from elsewhere
+        redoc_url=None,
+        lifespan=life,
+    )
+    app.state.service = service
+    tell_refusals(app)
+    for part in (searching, items, about):
+        app.include_router(part.router)
+    _serve_page(app)
+    app.add_middleware(Guard, token=token, hosts=hosts, upload_bytes=limits.upload_bytes)
+    app.add_middleware(Counting, metrics=service.metrics)
+    return app
+
+
+def _serve_page(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
+
+    app.mount("/", _Files(directory=PAGE))
+
+
+class _Files(StaticFiles):
+    """Files of the page; a browser asks each time whether they are the same."""
+
+    def file_response(self, *given, **named):  # type: ignore[no-untyped-def]
+        answer = super().file_response(*given, **named)
+        answer.headers["Cache-Control"] = "no-cache"
+        return answer

@@ -1,0 +1,48 @@
+"""Whether the answers of an index can be judged, and what each bearable risk costs."""
+
+from dataclasses import asdict
+
+from avow.api.answers import Calibration, RiskOffered
+from avow.retrieval.search import Retriever
+from avow.trust.policy import Policy
+
+RISKS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+"""What the slider of the page offers."""
+_MISSING = (
+    "Nothing was calibrated for this model and index. Answers are ranked, and no "
+    "probability is stated; `avow calibrate` changes that."
+)
+
+
+def calibration_of(retriever: Retriever) -> Calibration:
+    """For questions in words over pictures, which is what the slider is for."""
+    policy = retriever.policy("text")
+    if policy is None:
+        return Calibration(
+            fitted=False, why=_MISSING, conditions=None, doubts=[], default_risk=None, risks=[]
+        )
+    conditions = policy.conditions
+    size = len(retriever.library.find(None, "image"))
+    doubts = conditions.doubts(size, model=retriever.encoder.fingerprint)
+    return Calibration(
+        fitted=True,
+        why=(
+            f"Fitted for questions of the kind {conditions.style!r} over "
+            f"{conditions.smallest} to {conditions.largest} items; there are {size} here."
+        ),
+        conditions=asdict(conditions),
+        doubts=doubts,
+        default_risk=policy.default_risk,
+        risks=[_offered(policy, risk) for risk in sorted({*RISKS, policy.default_risk})],
+    )
+
+
+def _offered(policy: Policy, risk: float) -> RiskOffered:
+    promise = policy.promise(risk)
+    return RiskOffered(
+        risk=risk,
+        promised=promise.threshold is not None,
+        coverage=promise.coverage,
+        threshold=promise.threshold,
+        reason=promise.reason,
+    )

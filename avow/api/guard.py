@@ -1,0 +1,197 @@
+"""Who may ask, from where, and how much: checked before any route sees a request.
+
+    Host is ours? -> not sent by a foreign page? -> token? -> body small enough? -> route
+
+The Host check keeps a foreign page from reaching this server under its own name (DNS
+rebinding): an address in numbers cannot be rebound, any other name has to be known. The
+origin check keeps a foreign page from posting to it blindly.
+"""
+
+import hmac
+import ipaddress
+import socket
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from avow.api.refusals import Refusal, told
+
+COOKIE = "avow_token"
+OPEN = ("/api/health",)
+"""What a watchdog may ask without a token; it tells nothing of the index."""
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' blob:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Guard:
+    """The outermost layer of the server."""
+
+    def __init__(
+        self, app: ASGIApp, *, token: str | None, hosts: Collection[str], upload_bytes: int
+    ):
+        self.app = app
+        self.token = token
+        self.hosts = {_name(host) for host in (*hosts, *own_names())}
+        self.upload_bytes = upload_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        send = _with_headers(send)
+        response = self._stopped(scope)
+        if response is not None:
+            await response(scope, receive, send)
+            return
+        await self.app(scope, _bounded(receive, self.upload_bytes), send)
+
+    def _stopped(self, scope: Scope) -> Response | None:
+        """What to say instead of going on; None where nothing is wrong."""
+        headers = Headers(scope=scope)
+        if not self._is_ours(headers.get("host", "")):
+            return told(
+                421,
+                f"This server does not go by the name {headers.get('host', '')!r}. Use its "
+                "address in numbers, or start it with --allow-host and that name.",
+            )
+        if _is_foreign(headers):
+            return told(403, "Another site sent this request, and only the page may.")
+        if (answer := self._unknown(scope, headers)) is not None:
+            return answer
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self.upload_bytes:
+            return told(413, too_large(self.upload_bytes))
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        name = _name(host)
+        return name in self.hosts or _is_number(name)
+
+    def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
+        if self.token is None:
+            return None
+        if scope["path"] == "/" and (given := _asked_token(scope)) is not None:
+            return self._let_in(given, scope)
+        if not scope["path"].startswith("/api") or scope["path"] in OPEN:
+            return None
+        if any(_equal(given, self.token) for given in _given_tokens(headers)):
+            return None
+        return told(
+            401,
+            "This server asks for a token. Open the address that `avow serve` printed, or "
+            "send the header 'Authorization: Bearer <token>'.",
+            {"WWW-Authenticate": "Bearer"},
+        )
+
+    def _let_in(self, given: str, scope: Scope) -> Response:
+        """Move the token from the address, where it would be seen, to a cookie."""
+        rest = parse_qs(scope["query_string"].decode("latin-1"))
+        rest.pop("token", None)
+        answer = RedirectResponse("/?" + urlencode(rest, doseq=True) if rest else "/", 303)
+        if self.token is not None and _equal(given, self.token):
+            answer.set_cookie(COOKIE, given, httponly=True, samesite="strict", path="/")
+        return answer
+
+
+def own_names() -> set[str]:
+    """The names by which this machine calls itself."""
+    machine = socket.gethostname()
+    return {"localhost", machine, f"{machine.partition('.')[0]}.local"}
+
+
+def too_large(most: int) -> str:
+    return (
+        f"The request is larger than {most / 1e6:.0f} MB, which is the most this server "
+        "reads. Send a smaller picture."
+    )
+
+
+def _name(host: str) -> str:
+    """A Host header without its port, in small letters."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+def _is_number(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_foreign(headers: Headers) -> bool:
+    if headers.get("sec-fetch-site") == "cross-site" and "navigate" != headers.get(
+        "sec-fetch-mode"
+    ):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and _authority(origin) != headers.get("host", "").lower()
+
+
+def _authority(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _asked_token(scope: Scope) -> str | None:
+    asked = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    return asked["token"][0] if "token" in asked else None
+
+
+def _given_tokens(headers: Headers) -> list[str]:
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    given = [value.strip()] if kind.lower() == "bearer" else []
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        cookie = None
+    return given + ([cookie.value] if cookie is not None else [])
+
+
+def _equal(given: str, token: str) -> bool:
+    """In a time that does not tell how much of it was right."""
+    return hmac.compare_digest(given.encode(), token.encode())
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
+    """Stop reading a body whose length nobody declared, or whose length was a lie."""
+    seen = 0
+
+    async def read() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > most:
+            raise Refusal(413, too_large(most))
+        return message
+
+    return read
+
+
+def _with_headers(send: Send) -> Send:
+    async def tell(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return tell

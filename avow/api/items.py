@@ -1,0 +1,90 @@
+"""Routes for the items of the index: lists, facts, thumbnails, files."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse
+
+from avow.api.answers import ItemAnswer, Items
+from avow.api.limits import ANSWERS, LARGEST_ID
+from avow.api.pictures import SIZES, confined, media_type
+from avow.api.refusals import Refusal
+from avow.api.searching import REFUSALS, Chosen, ItemId, Kind
+from avow.api.service import Here, Service
+from avow.retrieval.library import Item
+from avow.retrieval.where import Where
+
+router = APIRouter(prefix="/api/items", responses=REFUSALS)
+
+
+@router.get("")
+async def items(
+    here: Here,
+    kind: Kind = "image",
+    where: Chosen = "",
+    offset: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0,
+    limit: Annotated[int, Query(ge=1, le=ANSWERS)] = 50,
+) -> Items:
+    """Everything of a kind that passes a filter, newest first, a page at a time."""
+
+    def work() -> tuple[int, list[Item]]:
+        library = here.retriever.library
+        library.refresh()
+        ids = library.find(Where.parse(where) if where.strip() else None, kind)[::-1]
+        return len(ids), library.items(ids[offset : offset + limit])
+
+    total, some = await here.drawing.run(work)
+    return Items(total=total, offset=offset, items=[_told(item) for item in some])
+
+
+@router.get("/{item_id}")
+async def item(here: Here, item_id: ItemId) -> ItemAnswer:
+    """What the index knows of an item."""
+    return _told(here.item(item_id))
+
+
+@router.get(
+    "/{item_id}/thumbnail",
+    response_class=Response,
+    responses={200: {"content": {"image/jpeg": {}}}, 304: {"description": "As you have it."}},
+)
+async def thumbnail(
+    request: Request,
+    here: Here,
+    item_id: ItemId,
+    size: Annotated[int, Query(ge=16, le=SIZES[-1])] = 512,
+) -> Response:
+    """A small JPEG of a picture, upright."""
+    item = _picture(here, item_id)
+    mark = f'"{item.content}-{size}"'
+    headers = {"ETag": mark, "Cache-Control": "private, max-age=300"}
+    path = await here.drawing.run(confined, item.path, here.retriever.library.folders())
+    if request.headers.get("if-none-match") == mark:
+        return Response(status_code=304, headers=headers)
+    made = await here.drawing.run(here.thumbnails.make, path, item.content, size)
+    return Response(made, media_type="image/jpeg", headers=headers)
+
+
+@router.get(
+    "/{item_id}/picture",
+    response_class=FileResponse,
+    responses={200: {"content": {"image/*": {}}}},
+)
+async def picture(here: Here, item_id: ItemId) -> FileResponse:
+    """The file of a picture as it is."""
+    item = _picture(here, item_id)
+    path = await here.drawing.run(confined, item.path, here.retriever.library.folders())
+    kind = await here.drawing.run(media_type, path)
+    return FileResponse(path, media_type=kind, headers={"Cache-Control": "private, no-cache"})
+
+
+def _picture(here: Service, item_id: int) -> Item:
+    item = here.item(item_id)
+    if item.kind != "image":
+        raise Refusal(404, f"Item {item_id} is a text and has no picture. Ask for its text.")
+    return item
+
+
+def _told(item: Item) -> ItemAnswer:
+    return ItemAnswer.model_validate({**asdict(item), "tags": list(item.tags)})

@@ -1,0 +1,28 @@
+"""How much one request may ask for, so that no request can hold up the others."""
+
+from dataclasses import dataclass
+
+LETTERS = 1000
+"""Longest question or filter."""
+ANSWERS = 200
+"""Most answers of one search, and most items of one page."""
+LARGEST_ID = 2**53 - 1
+"""Numbers of items stay exact in every JSON reader."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of what the server accepts, keeps and waits for."""
+
+    upload_bytes: int = 20_000_000
+    """Largest body of a request; the rest of a larger one is not read."""
+    pixels: int = 60_000_000
+    """Largest picture that is decoded."""
+    seconds: float = 30.0
+    """How long a search may take before its asker is told that it took too long."""
+    at_once: int = 2
+    """Searches that run at the same time; thumbnails have as many threads of their own."""
+    waiting: int = 16
+    """Searches that may wait for their turn; more are told to come back."""
+    thumbnail_bytes: int = 64_000_000
+    """Memory for thumbnails; the least recently used go first."""

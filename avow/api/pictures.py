@@ -1,0 +1,166 @@
+"""Pictures that come in and go out: uploads, thumbnails, heat maps.
+
+A picture goes out only when its file is in the index and, with every link followed, still
+lies in a folder that was indexed. Thumbnails stand upright and carry no data of the camera.
+"""
+
+import io
+import warnings
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from avow.api.refusals import Refusal
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "TIFF", "BMP")
+SIZES = (128, 256, 512, 1024, 1536)
+"""Edges of thumbnails; a size in between gets the next larger one."""
+_PAPER = (255, 255, 255)
+_WARM = (255, 92, 20)
+_COVER = 0.68  # how much of the picture the strongest place hides
+_HEAT_EDGE = 384
+
+
+def uploaded(content: bytes, pixels: int) -> Image.Image:
+    """The picture somebody sent, decoded and upright."""
+    try:
+        return _opened(io.BytesIO(content), pixels)
+    except Refusal:
+        raise
+    except Exception as error:  # decoders of broken files raise almost anything
+        raise Refusal(
+            415,
+            "The upload is no picture that can be read. Expected a JPEG, PNG, WebP, GIF, "
+            "TIFF or BMP file; send another one.",
+        ) from error
+
+
+def confined(path: str, folders: Sequence[str]) -> Path:
+    """The real file behind an indexed path, if it still lies in an indexed folder."""
+    try:
+        real = Path(path).resolve(strict=True)
+        homes = [Path(folder).resolve() for folder in folders]
+    except (OSError, RuntimeError) as error:
+        raise _gone() from error
+    if not real.is_file() or not any(real.is_relative_to(home) for home in homes):
+        raise _gone()
+    return real
+
+
+def media_type(path: Path) -> str:
+    """What kind of picture a file really is; anything else is not handed out."""
+    try:
+        with Image.open(path, formats=FORMATS) as picture:
+            return Image.MIME.get(picture.format or "", "application/octet-stream")
+    except Exception as error:  # decoders of broken files raise almost anything
+        raise _broken() from error
+
+
+class Thumbnails:
+    """Thumbnails by content and size, kept while there is room."""
+
+    def __init__(self, most: int, pixels: int):
+        self.most = most
+        self.pixels = pixels
+        self.held = 0
+        self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._lock = Lock()
+
+    def make(self, path: Path, content: str, size: int) -> bytes:
+        """A JPEG whose longer edge is at most `size`, rounded up to one of `SIZES`."""
+        edge = next((one for one in SIZES if one >= size), SIZES[-1])
+        key = (content, edge)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        made = _thumbnail(path, edge, self.pixels)
+        self._keep(key, made)
+        return made
+
+    def _keep(self, key: tuple[str, int], made: bytes) -> None:
+        with self._lock:
+            if key in self._kept or len(made) > self.most:
+                return
+            self._kept[key] = made
+            self.held += len(made)
+            while self.held > self.most:
+                _, oldest = self._kept.popitem(last=False)
+                self.held -= len(oldest)
+
+
+def heat(cells: np.ndarray) -> bytes:
+    """A transparent picture to lay over the photograph: warm where the match rests."""
+    warm = np.nan_to_num(np.maximum(cells, 0))
+    low, high = float(warm.min(initial=np.inf)), float(warm.max(initial=0))
+    strength = (warm - low) / max(high - low, 1e-12)
+    small = Image.fromarray((255 * strength).astype(np.uint8))
+    smooth = small.resize((_HEAT_EDGE, _HEAT_EDGE), Image.Resampling.BICUBIC)
+    layer = Image.new("RGBA", smooth.size, (*_WARM, 0))
+    layer.putalpha(smooth.point(lambda tone: int(_COVER * tone)))
+    return _written(layer, "PNG", compress_level=6)
+
+
+def _thumbnail(path: Path, edge: int, pixels: int) -> bytes:
+    try:
+        picture = _opened(path, pixels, edge)
+        picture.thumbnail((edge, edge), Image.Resampling.LANCZOS)
+        return _written(_flat(picture), "JPEG", quality=82, optimize=True)
+    except Refusal:
+        raise
+    except Exception as error:  # decoders of broken files raise almost anything
+        raise _broken() from error
+
+
+def _opened(source: io.BytesIO | Path, pixels: int, edge: int = 0) -> Image.Image:
+    """Decoded, upright; the size is checked before anything is unpacked."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        picture = Image.open(source, formats=FORMATS)
+        if picture.width * picture.height > pixels:
+            raise Refusal(
+                413,
+                f"The picture has {picture.width} x {picture.height} pixels. At most "
+                f"{pixels / 1e6:.0f} million are read; send a smaller one.",
+            )
+        if edge:
+            picture.draft("RGB", (edge, edge))  # a JPEG can be unpacked smaller at once
+        picture.load()
+        return ImageOps.exif_transpose(picture)
+
+
+def _flat(picture: Image.Image) -> Image.Image:
+    """Red, green and blue; what was transparent becomes paper."""
+    if picture.mode.startswith(("I", "F")):  # 16 bits and more
+        tones = np.asarray(picture, np.float64)
+        low, high = float(tones.min()), float(tones.max())
+        picture = Image.fromarray(np.uint8(255 * (tones - low) / max(high - low, 1e-9)))
+    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
+        above = picture.convert("RGBA")
+        paper = Image.new("RGBA", above.size, (*_PAPER, 255))
+        return Image.alpha_composite(paper, above).convert("RGB")
+    return picture.convert("RGB")
+
+
+def _written(picture: Image.Image, kind: str, **settings: int | bool) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, kind, **settings)
+    return stream.getvalue()
+
+
+def _gone() -> Refusal:
+    return Refusal(
+        404,
+        "The file of this item is not where it was indexed. Scan its folder again, and "
+        "what moved is found.",
+    )
+
+
+def _broken() -> Refusal:
+    return Refusal(
+        415, "The file of this item is no picture that can be read. Scan its folder again."
+    )

@@ -1,0 +1,65 @@
+"""What the server says when it does not do what it is asked: one sentence and a status.
+
+A mistake of the asker is never a 500. An error of Avow's own tree (`AvowError`) already has
+a sentence; it travels as it is.
+"""
+
+import logging
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from avow.core.errors import AvowError
+
+_LOG = logging.getLogger("avow.api")
+_PLAIN = {
+    404: "There is nothing at {path!r}. The page is at '/', the interface below '/api'.",
+    405: "{method} is not possible at {path!r}. The interface is told at '/api/openapi.json'.",
+}
+
+
+class Refusal(HTTPException):
+    """A request that is not fulfilled, and why, in a sentence."""
+
+    def __init__(self, status: int, sentence: str, retry_after: int | None = None):
+        headers = None if retry_after is None else {"Retry-After": str(retry_after)}
+        super().__init__(status, sentence, headers)
+
+
+def told(status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": sentence}, status, headers)
+
+
+def tell_refusals(app: FastAPI) -> None:
+    """Give every way in which a request can fail the same shape."""
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _misunderstood)
+    app.add_exception_handler(AvowError, _mistaken)
+    app.add_exception_handler(Exception, _broken)
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    sentence = str(error.detail)
+    if not isinstance(error, Refusal) and error.status_code in _PLAIN:
+        where = {"path": request.url.path, "method": request.method}
+        sentence = _PLAIN[error.status_code].format(**where)
+    return told(error.status_code, sentence, dict(error.headers or {}))
+
+
+async def _misunderstood(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
+    return told(422, f"{place!r} is not usable: {first['msg']}. Mend it and ask again.")
+
+
+async def _mistaken(request: Request, error: Exception) -> JSONResponse:
+    return told(422, str(error))
+
+
+async def _broken(request: Request, error: Exception) -> JSONResponse:
+    _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return told(500, "The server made a mistake of its own; its log says which.")

@@ -1,0 +1,129 @@
+"""Routes that search: by text, by picture, by an item of the index; and why."""
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, File, Form, Path, Query, Response, UploadFile
+
+from avow.api.answers import Explained, Found, Mistake
+from avow.api.limits import ANSWERS, LARGEST_ID, LETTERS
+from avow.api.pictures import confined, heat, uploaded
+from avow.api.refusals import Refusal
+from avow.api.service import Here, Service
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Mistake} for status in (400, 401, 403, 404, 413, 415, 421, 422, 503, 504)
+}
+router = APIRouter(prefix="/api", responses=REFUSALS)
+
+Kind = Literal["image", "text"]
+ItemId = Annotated[int, Path(ge=0, le=LARGEST_ID)]
+Text = Annotated[str, Query(max_length=LETTERS, description="What to look for, in words.")]
+Without = Annotated[str, Query(max_length=LETTERS, description="What to leave out.")]
+Chosen = Annotated[
+    str, Query(max_length=LETTERS, description="A filter such as 'year>=2024 and tag=dog'.")
+]
+Many = Annotated[int, Query(ge=1, le=ANSWERS, description="How many answers.")]
+Risk = Annotated[
+    float | None, Query(gt=0, lt=1, description="Bearable share of wrong answers.")
+]
+
+
+@router.get("/search")
+async def search_by_text(
+    here: Here,
+    text: Text = "",
+    without: Without = "",
+    where: Chosen = "",
+    k: Many = 10,
+    risk: Risk = None,
+    kind: Kind = "image",
+) -> Found:
+    """Search with words."""
+    return await _search(here, text, None, without, where, k, risk, kind)
+
+
+@router.post("/search")
+async def search(
+    here: Here,
+    text: Annotated[str, Form(max_length=LETTERS)] = "",
+    image: Annotated[UploadFile | None, File(description="A picture to search with.")] = None,
+    without: Annotated[str, Form(max_length=LETTERS)] = "",
+    where: Annotated[str, Form(max_length=LETTERS)] = "",
+    k: Annotated[int, Form(ge=1, le=ANSWERS)] = 10,
+    risk: Annotated[float | None, Form(gt=0, lt=1)] = None,
+    kind: Annotated[Kind, Form()] = "image",
+) -> Found:
+    """Search with words, a picture, or both."""
+    content = None if image is None else await image.read()
+    return await _search(here, text, content, without, where, k, risk, kind)
+
+
+@router.get("/items/{item_id}/similar")
+async def similar(here: Here, item_id: ItemId, k: Many = 10, where: Chosen = "") -> Found:
+    """What looks like an item of the index."""
+    here.item(item_id)
+    found = await here.searching.run(
+        here.retriever.similar, item_id, k=k, where=where.strip() or None
+    )
+    here.metrics.judged(found.verdict)
+    return Found.model_validate(found.to_dict())
+
+
+@router.get("/items/{item_id}/explain")
+async def explain(here: Here, item_id: ItemId, text: Text) -> Explained:
+    """Which words and which parts of a picture carried a match."""
+    return Explained.model_validate(await _explained(here, item_id, text))
+
+
+@router.get(
+    "/items/{item_id}/explain/heat",
+    response_class=Response,
+    responses={200: {"content": {"image/png": {}}}},
+)
+async def explain_heat(here: Here, item_id: ItemId, text: Text) -> Response:
+    """The same as a transparent picture to lay over the photograph."""
+    told = await _explained(here, item_id, text)
+    cells = np.asarray(told["cells"], np.float32)
+    return Response(
+        await here.drawing.run(heat, cells),
+        media_type="image/png",
+        headers={"Cache-Control": "private, max-age=300"},
+    )
+
+
+async def _search(
+    here: Service,
+    text: str,
+    content: bytes | None,
+    without: str,
+    where: str,
+    k: int,
+    risk: float | None,
+    kind: Kind,
+) -> Found:
+    def work() -> dict[str, Any]:
+        return here.retriever.search(
+            text.strip() or None,
+            image=uploaded(content, here.limits.pixels) if content else None,
+            without=without.strip() or None,
+            k=k,
+            risk=risk,
+            where=where.strip() or None,
+            kind=kind,
+        ).to_dict()
+
+    found = Found.model_validate(await here.searching.run(work))
+    here.metrics.judged(found.verdict)
+    return found
+
+
+async def _explained(here: Service, item_id: int, text: str) -> dict[str, Any]:
+    item = here.item(item_id)
+    if item.kind != "image":
+        raise Refusal(
+            404, f"Item {item_id} is a text and has no parts to show. Ask for a picture."
+        )
+    await here.drawing.run(confined, item.path, here.retriever.library.folders())
+    told = await here.searching.run(here.retriever.explain, text, item_id)
+    return told.to_dict()

@@ -1,0 +1,180 @@
+"""`avow serve`: ask an index from a browser, on this machine or from others."""
+
+import errno
+import importlib.util
+import ipaddress
+import secrets
+import socket
+import sys
+import webbrowser
+from pathlib import Path
+from threading import Timer
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
+
+import typer
+
+from avow.cli._terminal import busy
+from avow.core.errors import CannotServe, MissingExtra, WrongIndex
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from avow.retrieval.search import Retriever
+
+PACKAGES = {
+    "fastapi": "fastapi",
+    "uvicorn": "uvicorn",
+    "python_multipart": "python-multipart",
+}
+_GOODBYE = 3  # seconds that open connections get to finish
+_AT_ONCE = 256  # connections; more are told to come back
+
+
+def serve(
+    index: Annotated[
+        Path | None, typer.Option(help="Folder of the index; default under AVOW_HOME.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model of the index, where it has several.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 for other machines too.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")
+    ] = 8080,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="AVOW_TOKEN", help="What askers must know; see below."),
+    ] = None,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Let everybody in, from wherever they ask.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A further name by which the server is reached; may be repeated."),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Serve an index with a page to search it; Ctrl-C ends it.
+
+    Only this machine can ask, unless --host says otherwise; then a token is needed, and one
+    is made up where none is given.
+    """
+    for name, package in PACKAGES.items():
+        if importlib.util.find_spec(name) is None:
+            raise MissingExtra("The server", package, "server")
+    token = _token(host, token, no_token)
+    with busy("Loading the model"):
+        from avow.api import create_app
+
+        listening = listen(host, port)
+        app = create_app(_open(index, model), token=token, hosts=[host, *(allow_host or [])])
+    address = _address(host, listening.getsockname()[1], token)
+    typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
+    if show:
+        Timer(0.5, webbrowser.open, [address]).start()
+    run(app, listening)
+
+
+def _open(index: Path | None, model: str | None) -> "Retriever":
+    from avow.retrieval.search import Retriever
+
+    retriever = Retriever.open(index, model)
+    if not len(retriever.library):
+        raise WrongIndex(
+            f"The index in {str(retriever.library.folder)!r} holds nothing. Expected pictures "
+            "or texts; put some in with `avow index FOLDER`."
+        )
+    _ = retriever.encoder  # now, and not while somebody waits for the first answer
+    return retriever
+
+
+def _token(host: str, token: str | None, no_token: bool) -> str | None:
+    """What askers must know; none on this machine alone unless somebody wants one."""
+    if token is not None and not token.strip():
+        raise CannotServe("The token is empty. Expected some letters; leave it out for none.")
+    if token is not None and not token.isascii():
+        raise CannotServe("The token has letters beyond ASCII. Expected plain ones.")
+    if no_token or (token is None and _is_loopback(host)):
+        token = None
+    else:
+        token = token or secrets.token_urlsafe(16)
+    if not _is_loopback(host):
+        whom = "anybody who reaches it" if token is None else "whoever has the token"
+        print(
+            f"avow: the server listens on {host!r}, so {whom} can see the indexed pictures; "
+            "the connection is not encrypted.",
+            file=sys.stderr,
+        )
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at the address, or a sentence on why there is none."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, place = found[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(place)
+        # claims the port at once: two sockets that only reuse it could both be bound
+        listening.listen(128)
+    except OSError as error:
+        raise _deaf(host, port, error) from error
+    return listening
+
+
+def _deaf(host: str, port: int, error: OSError) -> CannotServe:
+    if error.errno == errno.EADDRINUSE:
+        return CannotServe(
+            f"Port {port} is taken by another program. Expected a free one; name another "
+            f"with --port {port + 1 if port < 65535 else 8080}, or take any with --port 0."
+        )
+    if error.errno == errno.EACCES:
+        return CannotServe(
+            f"Port {port} is not for ordinary users. Expected one from 1024 up; name it with "
+            "--port."
+        )
+    return CannotServe(
+        f"The server cannot listen on {host!r} ({error.strerror or error}). Expected an "
+        "address of this machine, such as 127.0.0.1 or 0.0.0.0; name it with --host."
+    )
+
+
+def _address(host: str, port: int, token: str | None) -> str:
+    name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
+    name = f"[{name}]" if ":" in name and not name.startswith("[") else name
+    return f"http://{name}:{port}/" + (f"?token={quote(token)}" if token else "")
+
+
+def run(app: "FastAPI", listening: socket.socket) -> None:
+    """Serve until somebody ends it."""
+    import uvicorn
+
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_AT_ONCE,
+            timeout_graceful_shutdown=_GOODBYE,
+        )
+    )
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        listening.close()
+    typer.echo("The server has ended.")

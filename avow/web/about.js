@@ -1,0 +1,152 @@
+// The drawer of the index: what is in it, how it is judged, what was left out.
+
+import { ask, send } from "./api.js";
+import { fill, find, icon, make, say } from "./build.js";
+import { count, percent, risk as written } from "./words.js";
+
+const EVERY = 1000; // milliseconds between looks at a running job
+let following = 0;
+
+export async function open() {
+  const panel = find("about");
+  const body = make("div");
+  const close = () => panel.close();
+  fill(
+    panel,
+    make(
+      "header",
+      {},
+      make("h2", { id: "about-name" }, "This index"),
+      make(
+        "button",
+        { type: "button", class: "icon", "aria-label": "Close (Escape)", onclick: close },
+        icon("close"),
+      ),
+    ),
+    body,
+  );
+  panel.showModal();
+  try {
+    const [index, calibration] = await Promise.all([ask("/api/index"), ask("/api/calibration")]);
+    fill(body, contents(index), judged(calibration), skipped(index), keys());
+    follow();
+  } catch (error) {
+    fill(body, make("p", { class: "note" }, error.message));
+  }
+}
+
+function contents(index) {
+  return make(
+    "section",
+    {},
+    make("dl", { class: "facts" }, [
+      ["Pictures", count(index.images, "picture", "pictures")],
+      ["Texts", index.texts ? count(index.texts, "text", "texts") : null],
+      ["Model", index.model],
+      ["Fingerprint", index.fingerprint],
+      ["Search", index.exact ? "exact" : `approximate (${index.engine})`],
+    ].filter(([, value]) => value).map(([key, value]) => [
+      make("dt", {}, key), make("dd", {}, value),
+    ])),
+    make("h3", {}, "Folders"),
+    make("ul", { class: "folders" }, index.folders.map((folder) => make(
+      "li", {}, make("code", {}, folder), make(
+        "button",
+        { type: "button", class: "plain", onclick: () => scan(folder), "aria-label": `Scan ${folder} again` },
+        "Scan again",
+      ),
+    ))),
+    make("div", { id: "job", role: "status" }),
+  );
+}
+
+function judged(told) {
+  const head = make("h3", {}, "Trust");
+  if (!told.fitted) return make("section", {}, head, make("p", { class: "note" }, told.why));
+  const doubts = told.doubts.length
+    ? make("ul", { class: "doubts" }, told.doubts.map((one) => make("li", {}, one)))
+    : make("p", { class: "note" }, "Nothing speaks against using it here.");
+  const rows = told.risks.map((one) => make(
+    "tr", {}, make("td", {}, written(one.risk)),
+    make("td", {}, one.promised ? percent(one.coverage) : "not possible"),
+  ));
+  return make(
+    "section",
+    {},
+    head,
+    make("p", { class: "note" }, told.why),
+    doubts,
+    make("details", {}, make("summary", {}, "What each risk costs"), make(
+      "table",
+      {},
+      make("thead", {}, make(
+        "tr", {}, make("th", { scope: "col" }, "At most wrong"),
+        make("th", { scope: "col" }, "Questions answered"),
+      )),
+      make("tbody", {}, rows),
+    )),
+  );
+}
+
+function skipped(index) {
+  if (!index.skipped.length) return null;
+  return make(
+    "details",
+    {},
+    make("summary", {}, `${count(index.skipped_total, "file", "files")} left out`),
+    make("ul", { class: "skipped" }, index.skipped.map((one) => make(
+      "li", {}, make("code", {}, one.path), make("span", {}, one.why),
+    ))),
+  );
+}
+
+function keys() {
+  const list = [
+    ["/", "to the search field"], ["← ↑ → ↓", "between pictures"],
+    ["Enter", "why this picture"], ["Esc", "close"],
+  ];
+  return make("section", {}, make("h3", {}, "Keys"), make("dl", { class: "keys" }, list.map(
+    ([key, does]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, does)],
+  )));
+}
+
+async function scan(folder) {
+  try {
+    await send("/api/jobs", { folder });
+    follow();
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+// Watch the newest job while it runs; the line at the top of the page moves with it.
+export async function follow(ended = null) {
+  clearTimeout(following);
+  const jobs = await ask("/api/jobs").catch(() => null);
+  const job = jobs?.jobs[0];
+  const running = job?.state === "running";
+  find("pulse").dataset.is = running ? "working" : "";
+  if (job && find("job")) fill(find("job"), running ? moving(job) : done(job));
+  if (running) {
+    find("index-line").textContent = `Indexing ${job.done} of ${job.total || "…"}`;
+    following = setTimeout(() => follow(job.id), EVERY);
+  } else if (ended !== null && job?.id === ended) {
+    document.dispatchEvent(new CustomEvent("indexed"));
+  }
+}
+
+function moving(job) {
+  const stop = () => send(`/api/jobs/${job.id}/cancel`, {}).then(() => follow(job.id), (error) => say(error.message));
+  return make(
+    "div",
+    { class: "job" },
+    make("div", {}, make("span", {}, `${job.done} of ${job.total || "…"} files`), make(
+      "button", { type: "button", class: "plain", onclick: stop }, "Stop",
+    )),
+    make("progress", { max: job.total || 1, value: job.done, "aria-label": "Indexing" }),
+  );
+}
+
+function done(job) {
+  return make("div", { class: "job" }, make("p", {}, job.says));
+}

@@ -1,0 +1,54 @@
+// Asking the server: every failure is a Refused with a sentence, or an Offline.
+
+export class Refused extends Error {
+  constructor(status, sentence) {
+    super(sentence);
+    this.status = status;
+  }
+}
+
+export class Offline extends Error {}
+
+export async function ask(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(path, { credentials: "same-origin", ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Offline("The server does not answer.");
+  }
+  const said = await response.json().catch(() => null);
+  if (!response.ok) {
+    throw new Refused(response.status, said?.error ?? `The server says ${response.status}.`);
+  }
+  return said;
+}
+
+export function send(path, content, method = "POST") {
+  const headers = { "Content-Type": "application/json" };
+  return ask(path, { method, headers, body: JSON.stringify(content) });
+}
+
+export function parameters(given) {
+  const kept = Object.entries(given).filter(([, value]) => value !== "" && value !== null);
+  return new URLSearchParams(kept.filter(([, value]) => value !== undefined));
+}
+
+// One search; with a picture it travels as a form.
+export function search(query, picture, signal) {
+  const asked = {
+    text: query.text, without: query.without, where: query.where,
+    kind: query.kind, k: query.k, risk: query.risk,
+  };
+  if (query.like) {
+    const { k, where } = asked;
+    return ask(`/api/items/${query.like}/similar?${parameters({ k, where })}`, { signal });
+  }
+  if (!picture) return ask(`/api/search?${parameters(asked)}`, { signal });
+  const form = new FormData();
+  for (const [key, value] of parameters(asked)) form.append(key, value);
+  form.append("image", picture, picture.name || "picture");
+  return ask("/api/search", { method: "POST", body: form, signal });
+}
+
+export const thumbnail = (id, size) => `/api/items/${id}/thumbnail?size=${size}`;

@@ -1,0 +1,333 @@
+// The page: reads the question from the address, asks, and shows what comes back.
+
+import * as about from "./about.js";
+import { FRESH, asksSomething, read, shownItem, write } from "./address.js";
+import { Offline, Refused, ask, search, thumbnail } from "./api.js";
+import { fill, find, icon, make, say } from "./build.js";
+import { forget, grid, waiting } from "./grid.js";
+import * as risk from "./risk.js";
+import { banner, state } from "./verdict.js";
+import { show as showWhy } from "./why.js";
+import { count, percent } from "./words.js";
+
+const UNLIKELY = 0.1; // answers less likely than this wait under a fold
+const pictures = new Map(); // what was dropped, by the name it has in the address
+let query = { ...FRESH };
+let shown = []; // hits in the order in which the page shows them
+let pending = null;
+let index = null;
+let question = null; // the query of the last result, as the server understood it
+
+// --- asking ---------------------------------------------------------------------------
+
+function go(next, { replace = false } = {}) {
+  history[replace ? "replaceState" : "pushState"](null, "", write(next));
+  return arrive();
+}
+
+async function arrive() {
+  const next = read();
+  const same = write(next) === write(query) && document.body.dataset.state === "told";
+  query = next;
+  fillForm();
+  if (!same) await answer();
+  const item = shownItem();
+  if (item === null) find("why").close();
+  else open(shown.find((hit) => hit.id === item) ?? { id: item, path: "" }, false);
+}
+
+async function answer() {
+  pending?.abort();
+  const mine = (pending = new AbortController());
+  forget();
+  if (!asksSomething(query)) return welcome();
+  const picture = query.picture ? pictures.get(query.picture) : null;
+  if (query.picture && !picture) return lost();
+  setState("asking");
+  fill(find("verdict"));
+  fill(find("shown"), waiting(Math.min(query.k, 12)));
+  try {
+    const result = await search(query, picture, mine.signal);
+    if (mine === pending) tell(result);
+  } catch (error) {
+    if (mine === pending && error.name !== "AbortError") failed(error);
+  }
+}
+
+function tell(result) {
+  setState("told");
+  online(true);
+  document.title = query.text ? `${query.text} – Avow` : "Avow";
+  question = result.query;
+  shown = [...result.hits, ...result.near_misses];
+  fill(find("verdict"), banner(result));
+  const likely = result.hits.filter((hit) => !(hit.p_relevant < UNLIKELY));
+  const rest = likely.length ? result.hits.filter((hit) => hit.p_relevant < UNLIKELY) : [];
+  const first = likely.length ? likely : result.hits;
+  const noun = (many) => count(many, ...(query.kind === "text" ? ["text", "texts"] : ["picture", "pictures"]));
+  const misses = result.near_misses;
+  fill(
+    find("shown"),
+    first.length ? grid(first, { open, question }) : null,
+    rest.length ? folded(`${noun(rest.length)} more, each less than ${percent(UNLIKELY)} likely to fit`, rest) : null,
+    misses.length ? folded(`Show the nearest ${noun(misses.length)} all the same`, misses) : null,
+  );
+}
+
+function folded(words, misses) {
+  return make(
+    "details",
+    { class: "misses" },
+    make("summary", {}, words),
+    grid(misses, { open, question, label: "Unlikely answers" }),
+  );
+}
+
+// --- states without answers -----------------------------------------------------------
+
+async function welcome() {
+  setState("home");
+  document.title = "Avow";
+  fill(find("verdict"));
+  shown = [];
+  try {
+    const page = await ask(`/api/items?kind=image&limit=24`);
+    online(true);
+    if (document.body.dataset.state !== "home") return;
+    shown = page.items;
+    if (!page.total) return fill(find("shown"), emptyIndex());
+    fill(
+      find("shown"),
+      make("h2", { class: "section" }, `From your ${count(page.total, "picture", "pictures")}`),
+      grid(page.items, { open, wall: true, label: "Some of your pictures" }),
+    );
+  } catch (error) {
+    failed(error);
+  }
+}
+
+function emptyIndex() {
+  const first = make("p", {}, "Put some in with ", make("code", {}, "avow index FOLDER"), ".");
+  const box = state("empty", "There are no pictures here yet", []);
+  box.append(first);
+  return box;
+}
+
+function lost() {
+  setState("failed");
+  fill(find("verdict"));
+  fill(find("shown"), state("picture", "The picture is gone", [
+    "The page was loaded anew, and a dropped picture is not kept. Drop it once more.",
+  ]));
+}
+
+function failed(error) {
+  setState("failed");
+  fill(find("verdict"));
+  const again = { name: "Ask again", run: () => answer() };
+  if (error instanceof Offline) {
+    online(false);
+    fill(find("shown"), state("offline", "The server does not answer", [
+      "Is “avow serve” still running? This page asks again by itself.",
+    ], again));
+    setTimeout(() => document.body.dataset.state === "failed" && retry(), 4000);
+  } else if (error instanceof Refused && error.status === 401) {
+    fill(find("shown"), tokenForm());
+  } else {
+    const busy = error.status === 503 || error.status === 504;
+    const title = busy ? "Not just now" : "This question cannot be asked";
+    fill(find("shown"), state("mistake", title, [error.message], busy ? again : null));
+    if (!(error instanceof Refused)) throw error;
+  }
+}
+
+async function retry() {
+  const alive = await ask("/api/health").catch(() => null);
+  if (!alive) return failed(new Offline());
+  await begin();
+}
+
+function tokenForm() {
+  const box = state("locked", "This server asks for a token", [
+    "Open the address that “avow serve” printed, or enter the token here.",
+  ]);
+  const form = make(
+    "form",
+    { method: "get", action: "/", class: "act-row" },
+    make("label", { class: "unseen", for: "token" }, "Token"),
+    make("input", { id: "token", name: "token", type: "password", required: true, autocomplete: "off", class: "plain" }),
+    " ",
+    make("button", { type: "submit", class: "act" }, "Enter"),
+  );
+  box.append(form);
+  return box;
+}
+
+function setState(is) {
+  document.body.dataset.state = is;
+  find("shown").setAttribute("aria-busy", String(is === "asking"));
+}
+
+function online(is) {
+  if (is && find("pulse").dataset.is === "offline") find("pulse").dataset.is = "";
+  if (!is) find("pulse").dataset.is = "offline";
+}
+
+// --- the form -------------------------------------------------------------------------
+
+function fillForm() {
+  if (![...find("k").options].some((one) => +one.value === query.k)) {
+    find("k").append(make("option", {}, String(query.k)));
+  }
+  for (const key of ["text", "without", "where", "k", "kind"]) find(key).value = query[key];
+  find("more").open ||= Boolean(query.without || query.where || query.kind !== "image");
+  risk.set(query.risk);
+  const address = query.like ? thumbnail(query.like, 128) : pictureAddress();
+  find("chosen").hidden = !address;
+  if (address) find("chosen-picture").src = address;
+  else find("chosen-picture").removeAttribute("src");
+}
+
+let address = null;
+
+function pictureAddress() {
+  if (address) URL.revokeObjectURL(address);
+  const picture = query.picture && pictures.get(query.picture);
+  address = picture ? URL.createObjectURL(picture) : null;
+  return address;
+}
+
+function submit(event) {
+  event?.preventDefault();
+  const said = Object.fromEntries(
+    ["text", "without", "where", "kind"].map((key) => [key, find(key).value.trim()]),
+  );
+  const next = { ...query, ...said, k: +find("k").value, risk: risk.chosen() };
+  if (write(next) !== location.pathname + location.search) go(next);
+  else answer();
+}
+
+function takePicture(file) {
+  if (!file?.type.startsWith("image/")) return say("That is no picture. Take a JPEG or PNG.");
+  const most = index?.limits.upload_bytes ?? Infinity;
+  if (file.size > most) return say(`The picture is larger than ${Math.round(most / 1e6)} MB.`);
+  const key = `p${pictures.size + 1}`;
+  pictures.set(key, file);
+  go({ ...query, text: find("text").value.trim(), picture: key, like: null });
+}
+
+function removePicture() {
+  go({ ...query, text: find("text").value.trim(), picture: null, like: null });
+  find("text").focus();
+}
+
+// --- the drawer -----------------------------------------------------------------------
+
+function open(hit, push = true) {
+  if (push) history.pushState(null, "", write(query, hit.id));
+  const step = (by) => {
+    const next = shown[shown.findIndex((one) => one.id === hit.id) + by];
+    if (next) open(next);
+  };
+  showWhy(hit, {
+    question: document.body.dataset.state === "told" ? question : null,
+    text: query.text,
+    step,
+    close: () => find("why").close(),
+    jump: (other) => open({ ...other, p_relevant: undefined }),
+    openLike: (one) => go({ ...FRESH, like: one.id, k: query.k, risk: query.risk }),
+  });
+  find("why").onkeydown = (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by && !event.target.closest(".grid")) step(by);
+  };
+}
+
+function closed() {
+  const item = shownItem();
+  if (item === null) return;
+  history.pushState(null, "", write(query));
+  document.querySelector(`.look[data-id="${item}"]`)?.focus();
+}
+
+// --- the whole ------------------------------------------------------------------------
+
+async function loadIndex() {
+  index = await ask("/api/index");
+  find("index-line").textContent = count(index.images, "picture", "pictures");
+  await Promise.all([risk.load(), about.follow()]);
+}
+
+function listen() {
+  find("ask").addEventListener("submit", submit);
+  find("choose").append(icon("picture"));
+  find("choose").addEventListener("click", () => find("file").click());
+  find("file").addEventListener("change", (event) => {
+    takePicture(event.target.files[0]);
+    event.target.value = "";
+  });
+  find("chosen-remove").addEventListener("click", removePicture);
+  find("risk").addEventListener("input", risk.tell);
+  find("risk").addEventListener("change", () => asksSomething(query) && submit());
+  for (const key of ["k", "kind"]) {
+    find(key).addEventListener("change", () => asksSomething(query) && submit());
+  }
+  find("about-open").addEventListener("click", about.open);
+  find("home").addEventListener("click", (event) => {
+    event.preventDefault();
+    go({ ...FRESH });
+  });
+  find("why").addEventListener("close", closed);
+  for (const panel of ["why", "about"]) {
+    find(panel).addEventListener("click", (event) => {
+      if (event.target === find(panel)) find(panel).close();
+    });
+  }
+  window.addEventListener("popstate", arrive);
+  window.addEventListener("keydown", (event) => {
+    const writing = event.target.closest("input:not([type=range]), select, textarea");
+    if (event.key !== "/" || writing || document.querySelector("dialog[open]")) return;
+    event.preventDefault();
+    find("text").focus();
+    find("text").select();
+  });
+  window.addEventListener("paste", (event) => {
+    const file = [...(event.clipboardData?.files ?? [])].find((one) => one.type.startsWith("image/"));
+    if (file) takePicture(file);
+  });
+  listenForDrops();
+  document.addEventListener("indexed", async () => {
+    await loadIndex();
+    if (document.body.dataset.state === "home") welcome();
+  });
+}
+
+function listenForDrops() {
+  const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+  window.addEventListener("dragover", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    find("drop").hidden = false;
+  });
+  window.addEventListener("dragleave", (event) => {
+    if (!event.relatedTarget) find("drop").hidden = true;
+  });
+  window.addEventListener("drop", (event) => {
+    find("drop").hidden = true;
+    if (!carries(event)) return;
+    event.preventDefault();
+    takePicture(event.dataTransfer.files[0]);
+  });
+}
+
+async function begin() {
+  try {
+    await loadIndex();
+  } catch (error) {
+    if (error instanceof Offline || error.status === 401) return failed(error);
+  }
+  await arrive();
+}
+
+listen();
+await begin();

@@ -1,0 +1,47 @@
+// The risk slider: how many wrong answers are bearable, and what that costs.
+
+import { ask } from "./api.js";
+import { find } from "./build.js";
+import { percent, risk as written } from "./words.js";
+
+let offered = [];
+let usual = null;
+
+export async function load() {
+  const told = await ask("/api/calibration");
+  offered = told.fitted ? told.risks : [];
+  usual = told.default_risk;
+  const slider = find("risk");
+  slider.disabled = !offered.length;
+  slider.max = Math.max(offered.length - 1, 0);
+  find("risk-box").dataset.is = offered.length ? "ready" : "absent";
+  if (!offered.length) {
+    find("risk-cost").textContent = "Not calibrated: answers are ranked, and nothing is promised.";
+  }
+  return told;
+}
+
+export function set(share) {
+  if (!offered.length) return;
+  const wanted = share ?? usual ?? offered[0].risk;
+  const gaps = offered.map((one) => Math.abs(one.risk - wanted));
+  find("risk").value = gaps.indexOf(Math.min(...gaps));
+  tell();
+}
+
+// The chosen share, or null where it is the usual one.
+export function chosen() {
+  if (!offered.length) return null;
+  const share = offered[+find("risk").value].risk;
+  return share === usual ? null : share;
+}
+
+export function tell() {
+  if (!offered.length) return;
+  const one = offered[+find("risk").value];
+  find("risk-says").textContent = written(one.risk);
+  find("risk").setAttribute("aria-valuetext", `at most ${written(one.risk)} of answers wrong`);
+  find("risk-cost").textContent = one.promised
+    ? `Answers ${percent(one.coverage)} of questions; the others say “have a look”.`
+    : "This cannot be promised here: everything says “have a look”.";
+}

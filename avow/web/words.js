@@ -1,0 +1,33 @@
+// Numbers and names as people read them.
+
+export function percent(share) {
+  if (share === null || share === undefined) return "–";
+  if (share > 0 && share < 0.01) return "< 1 %";
+  if (share > 0.99 && share < 1) return "> 99 %";
+  return `${Math.round(share * 100)} %`;
+}
+
+export function risk(share) {
+  return `${+(share * 100).toFixed(1)} %`;
+}
+
+export const name = (path) => (path ? path.split(/[\\/]/).pop() : "");
+
+export function bytes(size) {
+  if (size === null || size === undefined) return "–";
+  if (size < 1000) return `${size} bytes`;
+  const [unit, by] = size < 1e6 ? ["kB", 1e3] : size < 1e9 ? ["MB", 1e6] : ["GB", 1e9];
+  const number = size / by;
+  return `${number < 10 ? number.toFixed(1) : Math.round(number)} ${unit}`;
+}
+
+export function count(number, one, many) {
+  return `${number.toLocaleString("en-GB")} ${number === 1 ? one : many}`;
+}
+
+export const VERDICTS = {
+  answer: "Found",
+  check: "Have a look yourself",
+  nothing_found: "Nothing here fits",
+  unjudged: "Ranked, not judged",
+};

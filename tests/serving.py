@@ -1,0 +1,162 @@
+"""A real index of real photographs with a model that was taught them, for tests of serving.
+
+The photographs come with scikit-image and scikit-learn, the captions with Avow. The model
+is small and learns in seconds what is on eighteen pictures; nothing is claimed from it.
+"""
+
+import json
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from avow import backbones
+from avow.assembly.model import Model, build_tokeniser, build_views
+from avow.assembly.photographs import grid_regions, open_photograph
+from avow.assembly.recipe import Recipe
+from avow.core import folder
+from avow.core.contracts import Lesson, Method, Regions
+from avow.data._captions import TokenTable
+from avow.data.sample import build as open_sample
+from avow.retrieval.encoder import open_encoder
+from avow.retrieval.indexing import index_folders
+from avow.retrieval.search import Retriever
+from avow.trust.judge import Conditions
+from avow.trust.policy import Policy, Ruling
+from avow.trust.promise import Promise
+from avow.trust.sight import Sight
+
+SIZE, GRID, EDGE, ROUNDS = 128, 3, 320, 4
+CAT = "a cat with long whiskers"
+ROCKET = "a rocket stands on its launch pad at dusk"
+ELEPHANT = "an elephant drinking from a river"
+RECIPE = {
+    "data": {"name": "sample"},
+    "features": {"backbone": "efficientnet_lite0", "size": SIZE, "grid": GRID},
+    "method": {"name": "vse_infty", "text": "minilm", "dim": 128},
+    "loss": {"name": "tcl", "tau": 0.05, "kl_rate": 0.1, "agreement_steps": 0},
+}
+
+
+@cache
+def index_once(base: Path) -> Path:
+    """The index below `base`, made when first asked for; its pictures lie beside it."""
+    place = base / "serving"
+    split = open_sample().splits["train"]
+    photographs = [_small(file) for file in split.files or ()]
+    (place / "pictures").mkdir(parents=True)
+    for file, photograph in zip(split.files or (), photographs, strict=True):
+        photograph.save(place / "pictures" / f"{file.stem}.jpg", quality=88)
+    (place / "pictures" / "broken.jpg").write_bytes(b"no picture at all")
+    (place / "pictures" / "notes.txt").write_text("a coffee cup on a saucer")
+    model = _taught(photographs, list(split.captions), split.image_of.tolist())
+    model.save_pretrained(place / "model")
+    index_folders(
+        [place / "pictures"],
+        index=place / "index",
+        encoder=open_encoder(str(place / "model")),
+    )
+    return place / "index"
+
+
+def copy_of(index: Path, place: Path) -> Retriever:
+    """The same index and pictures again, to change them."""
+    for name in ("pictures", "index", "model"):
+        shutil.copytree(index.parent / name, place / name)
+    for told in (place / "index").rglob("*.json"):
+        text = told.read_text("utf-8").replace(str(index.parent), str(place))
+        told.write_text(text, "utf-8")
+    encoder = open_encoder(str(place / "model"))
+    index_folders([place / "pictures"], index=place / "index", encoder=encoder)
+    return Retriever.open(place / "index")
+
+
+def name_of(hit: dict) -> str:
+    return Path(hit["path"]).stem
+
+
+def _small(file: Path) -> Image.Image:
+    photograph = open_photograph(file).convert("RGB")
+    photograph.thumbnail((EDGE, EDGE))
+    return photograph
+
+
+def _taught(photographs: list[Image.Image], captions: list[str], of: list[int]) -> Model:
+    torch.manual_seed(0)
+    recipe = Recipe.from_dict("sample", json.loads(json.dumps(RECIPE)))
+    backbone = folder.build(backbones, "efficientnet_lite0", size=SIZE).eval()
+    tokeniser = build_tokeniser(recipe, captions)
+    views = build_views(recipe, tokeniser, backbone.dim)
+    seen = grid_regions(backbone, photographs, GRID, "cpu")
+    regions = Regions(seen.features.clone(), seen.present.clone())
+    first = {image: row for row, image in reversed(list(enumerate(of)))}
+    table = TokenTable.from_captions(tokeniser, captions)
+    loss = recipe.build_loss()
+    fresh = [p for view in views for p in _own_parameters(view)]
+    optimiser = torch.optim.AdamW(fresh, lr=2e-3)
+    for step in range(4 * ROUNDS):
+        rows = [first[image] + step % 4 for image in range(len(photographs))]
+        tokens = table.tokens(torch.tensor(rows))
+
+        def compare(tokens=tokens):
+            return [
+                view.similarity(view.encode_visual(regions), view.encode_text(tokens))
+                for view in views
+            ]
+
+        lesson = Lesson.paired(len(photographs), step // 4, step, views=len(views))
+        for value in loss.steps(compare, lesson):
+            optimiser.zero_grad()
+            value.backward()
+            optimiser.step()
+    visual = {"dim": backbone.dim, "parts": GRID**2, "identity": backbone.identity}
+    return Model(recipe, [view.eval() for view in views], tokeniser, visual)
+
+
+def _own_parameters(view: Method) -> list[torch.nn.Parameter]:
+    known = {id(p) for p in view.pretrained_parameters()}
+    return [p for p in view.parameters() if id(p) not in known]
+
+
+class Judging(Policy):
+    """A policy with easy numbers: a similarity of 0.2 fits with one half.
+
+    What a policy learns is tested where it is learnt; here, what becomes of its word.
+    """
+
+    conditions = Conditions(style="caption", smallest=10, largest=1000)
+    default_risk = 0.1
+
+    def __init__(self) -> None:
+        pass
+
+    def promise(self, risk: float, delta: float = 0.1) -> Promise:
+        answered = 0 if risk < 0.02 else round(100 * min(0.9, 0.3 + risk))
+        why = "" if answered else "too few queries"
+        threshold = 1 - risk if answered else None
+        return Promise(threshold, risk, delta, "wrong", 100, 100, answered, 0, why)
+
+    def judge(self, sight: Sight, *, shown: int, risk: float | None = None, **_: Any) -> Ruling:
+        together = np.asarray(sight.scores.mean(0), np.float64)[:, :shown]
+        fits = 1 / (1 + np.exp(-(together - 0.2) / 0.03))
+        promise, first = self.promise(risk or self.default_risk), float(fits[0, 0])
+        verdict = "answer" if bool(promise.answers(fits[:, 0])[0]) else "check"
+        return Ruling(
+            probability=fits,
+            present=fits.max(1),
+            confidence=fits[:, 0],
+            verdicts=["nothing found" if first < 0.2 else verdict],
+            promise=promise,
+            doubts=[],
+            known=[1.0],
+        )
+
+
+def judged(retriever: Retriever) -> Retriever:
+    """The same retriever with a policy for questions in words."""
+    retriever.policy = lambda style: Judging() if style == "text" else None  # type: ignore[method-assign]
+    return retriever
