@@ -753,8 +753,9 @@ def command(*words, **more):
 
 
 def test_the_command_indexes_and_tells(hostile, index):
-    done = command(hostile, "--index", index, "--model", "encoders", "--json")
-    assert done.returncode == 1 and done.stderr.startswith("avow: "), "no such model"
+    done = command(hostile, "--index", index, "--model", "plugged.nobody", "--json")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("avow: The model 'plugged.nobody' cannot be opened")
     done = command(hostile, "--index", index, "--model", "plugged.colours")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("10 new, 16 skipped in ")
@@ -762,6 +763,36 @@ def test_the_command_indexes_and_tells(hostile, index):
     done = command(hostile / "none", "--index", index, "--model", "plugged.colours")
     assert done.returncode == 1 and done.stderr.startswith("avow: There is no folder ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_kills_at_any_moment_lose_and_double_nothing(tmp_path):
+    """The real command, killed six times; `benchmarks/index_kills.py` does it fifty times."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        from index_kills import killed
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+    found = killed(tmp_path, kills=6, files=120)
+    harm = {"lost": 0, "left_over": 0, "doubled": 0, "wrong": 0}
+    assert found == {"kills": 6, "files": 120} | harm
+
+
+@pytest.mark.slow
+def test_a_trained_model_indexes_photographs(photos, index):
+    """The model that comes with Avow, through the same door."""
+    from avow.retrieval.encoder import open_encoder
+
+    pytest.importorskip("efficientnet_lite_pytorch")
+    encoder = open_encoder()
+    scene(1).save(photos / "scene.jpg")
+    assert run(photos, index, encoder, batch=3).new == 7
+    with Library.open(index, encoder) as library:
+        ids = library.find()
+        pictures = [Image.open(item.path) for item in library.items(ids)]
+        wanted = encoder.encode_images(pictures)
+        np.testing.assert_allclose(library.vectors(ids), wanted, atol=2e-3)
+        assert library.manifest["views"] == encoder.views
 
 
 def test_nothing_to_do_needs_no_torch(photos, index, tmp_path):
