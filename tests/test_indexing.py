@@ -173,6 +173,21 @@ def test_upright_size_and_date_come_from_the_camera(index, tmp_path):
 # --- texts ---------------------------------------------------------------------------
 
 
+def test_heic_is_read_where_its_package_is_installed(photos, index, monkeypatch):
+    heif = pytest.importorskip("pillow_heif")
+    heif.from_pillow(picture((250, 10, 20), (64, 64))).save(photos / "phone.HEIC")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "pillow_heif", None)
+        for _ in range(2):
+            [(path, why)] = run(photos, index).skipped
+            assert path.endswith("phone.HEIC") and "pip install pillow-heif" in why
+    report = run(photos, index)
+    assert (report.new, report.unchanged, report.skipped) == (1, 6, [])
+    with Library.open(index) as library:
+        item = library.items(library.find(Where.parse("name=phone.HEIC")))[0]
+        assert (item.width, item.height) == (64, 64)
+
+
 def test_texts_and_tables_make_a_gallery_of_texts(index, tmp_path):
     place = tmp_path / "texts"
     place.mkdir()
@@ -390,6 +405,18 @@ def test_another_model_is_refused_until_it_is_asked_to_rebuild(photos, index):
     with Library.open(index) as newest, Library.open(index, other) as older:
         assert newest.manifest["model"] == "colours", "the model last used"
         assert len(newest) == len(older) == 5, "what is gone is gone for both"
+
+
+def test_a_rebuild_of_one_folder_keeps_the_others(photos, index, tmp_path):
+    second, other = tmp_path / "second", ColourEncoder("others", dim=16)
+    second.mkdir()
+    picture((1, 2, 3)).save(second / "night.png")
+    run(photos, index)
+    run(second, index)
+    run(second, index, rebuild=True)
+    assert len(check_whole(index)) == 7
+    assert run(second, index, other, rebuild=True).new == 7
+    assert len(check_whole(index)) == 7
 
 
 def test_other_weights_of_the_same_model_replace_the_old_ones(photos, index):
