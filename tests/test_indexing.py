@@ -200,6 +200,9 @@ def test_texts_and_tables_make_a_gallery_of_texts(index, tmp_path):
     )
     (place / "empty.csv").write_text("a,b\n1,2\n")
     (place / "broken.jsonl").write_text('{"text": ')
+    (place / "half.jsonl").write_text('{"text": "half a \\ud83d character"}')
+    (place / "part.jsonl").write_text('{"text": "a", "id": "\\ud83d"}')
+    (place / "deep.jsonl").write_text('{"text": ' + "[" * 100_000)
     (place / "photo.txt").write_bytes(b"\xff\xd8\xff\xe0 not a text")
     report = run(place, index)
     assert report.new == 3
@@ -216,7 +219,10 @@ def test_texts_and_tables_make_a_gallery_of_texts(index, tmp_path):
             ("lines.jsonl", "7"): "black night",
         }
         assert texts["many.csv", "a"].tags == ("water", "wide")
-        assert sorted(skipped(library)) == ["broken.jsonl", "empty.csv", "photo.txt"]
+        assert sorted(skipped(library)) == [
+            *("broken.jsonl", "deep.jsonl", "empty.csv"),
+            *("half.jsonl", "part.jsonl", "photo.txt"),
+        ]
         assert not len(library.find()) and library.usual(library.find(kind="text")) is None
 
 
