@@ -5,6 +5,7 @@ lag behind: a writer brings it up to date at the end of a run. Until then, rows 
 lacks are compared one by one, and ids that are gone are taken out of its answers.
 """
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,12 @@ from jaxtyping import Float32, Int64
 from avow import indexes
 from avow.core import folder
 from avow.core.contracts import Index
+from avow.core.errors import WrongIndex
 from avow.indexes._vectors import best_of
 from avow.indexes.exact import DEAD, Exact
 
 _AT_ONCE = 65536
+_TRIES = 3
 
 
 class Searched:
@@ -34,7 +37,11 @@ class Searched:
             known = engine.ids()
             self.live = np.sort(ids[ids != DEAD])
             self.gone = len(np.setdiff1d(known, self.live))
-            ids = np.where(np.isin(ids, known), DEAD, ids)
+            lacking = np.flatnonzero((ids != DEAD) & ~np.isin(ids, known))
+            if len(lacking) < _AT_ONCE:
+                ids, vectors = ids[lacking], vectors[lacking]
+            else:
+                ids = np.where(np.isin(ids, known), DEAD, ids)
         self.rest = Exact.over(ids, vectors)
 
     def search(
@@ -68,18 +75,31 @@ def open_engine(place: Path, name: str, dim: int) -> Index | None:
     if name == "exact":
         return None
     kind: type[Index] = folder.find(indexes, name).build.__annotations__["return"]
-    if not place.is_dir():  # a new index, or one whose engine was never saved
-        return folder.build(indexes, name, dim=dim)
-    return kind.open(place, dim)
+    for left in reversed(range(_TRIES)):
+        if not place.is_dir():
+            break
+        try:
+            return kind.open(place, dim)
+        except WrongIndex:
+            if not left:
+                raise
+            time.sleep(0.05)  # a writer may be replacing it this very moment
+    return folder.build(indexes, name, dim=dim)  # new, or never saved
 
 
 def bring_up_to_date(
-    place: Path, name: str, ids: Int64[np.ndarray, " rows"], vectors: np.ndarray
+    place: Path,
+    name: str,
+    ids: Int64[np.ndarray, " rows"],
+    vectors: np.ndarray,
+    anew: bool = False,
 ) -> None:
-    """Make an engine hold exactly the live rows, and save it."""
+    """Make an engine hold exactly the live rows, and save it. anew: trust none it has."""
     engine = open_engine(place, name, vectors.shape[1])
     if engine is None:
         return
+    if anew:
+        engine.delete(engine.ids())
     known = engine.ids()
     engine.delete(np.setdiff1d(known, ids[ids != DEAD]))
     rows = np.flatnonzero((ids != DEAD) & ~np.isin(ids, known))

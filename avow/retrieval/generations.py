@@ -88,8 +88,7 @@ def use(writer: Writer) -> None:
             drop = "DELETE FROM models WHERE fingerprint = ?"
             writer.link.execute(drop, [space.fingerprint])
     writer.space.remove_others({writer.generation})
-    for space in earlier:
-        shutil.rmtree(space.folder, ignore_errors=True)
+    _remove_strangers(writer)
 
 
 def compact(writer: Writer) -> Writer:
@@ -140,6 +139,14 @@ def _earlier(writer: Writer) -> list[Space]:
         if same:
             found.append(space)
     return found
+
+
+def _remove_strangers(writer: Writer) -> None:
+    """Folders of models that the catalogue does not know, or knows no more."""
+    known = {row[0] for row in writer.link.execute("SELECT fingerprint FROM models")}
+    for folder in writer.space.folder.parent.iterdir():
+        if folder.name not in known:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _use(writer: Writer, generation: int) -> None:

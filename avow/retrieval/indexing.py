@@ -84,14 +84,14 @@ def index_folders(
             run = Run(writer, opened, found, batch, workers or _workers())
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
-                _finish(writer, report, dedupe)
+                _finish(writer, report, dedupe, rebuild)
         finally:
             link.close()
     report.seconds = time.monotonic() - started
     return report
 
 
-def _finish(writer: Writer, report: Report, dedupe: bool) -> None:
+def _finish(writer: Writer, report: Report, dedupe: bool, anew: bool) -> None:
     """Show readers what was made, and put in order what hangs on it."""
     use(writer)
     ids, _ = writer.live()
@@ -103,7 +103,8 @@ def _finish(writer: Writer, report: Report, dedupe: bool) -> None:
         group_alike(writer)
     count = "SELECT count(*) FROM items WHERE same_as IS NOT NULL AND gone = 0"
     report.alike = link.execute(count).fetchone()[0]
-    bring_up_to_date(writer.space.engine(writer.generation), writer.engine, *writer.live())
+    place = writer.space.engine(writer.engine)
+    bring_up_to_date(place, writer.engine, *writer.live(), anew=anew)
 
 
 def _writer(

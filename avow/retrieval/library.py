@@ -83,7 +83,8 @@ class _State:
     half: bool
     ids: np.ndarray
     """By row; -1 where the row is dead."""
-    is_text: np.ndarray
+    kinds: np.ndarray
+    """By row."""
     vectors: np.ndarray
     usual: np.ndarray | None
     searched: Searched
@@ -169,7 +170,7 @@ class Library:
     def find(self, where: Where | None = None, kind: str = "image") -> Int64[np.ndarray, " n"]:
         """The numbers of all items of a kind that pass a filter, ascending."""
         state = self._state
-        ids = state.known[state.is_text[state.rows] == (kind == "text")]
+        ids = state.known[state.kinds[state.rows] == kind]
         if where is None:
             return ids
         condition, values = where.sql()
@@ -191,9 +192,12 @@ class Library:
     def usual(self, ids: Sequence[int] | Int64[np.ndarray, " items"]) -> Background | None:
         """What is usual for these items, where the model has a bank of queries for them."""
         state, rows = self._state, self._rows_of(ids)
-        if state.usual is None or state.is_text[rows].any():
+        if state.usual is None:
             return None
-        return self._space.background(np.asarray(state.usual[rows]), self._about)
+        kept = np.asarray(state.usual[rows])
+        if np.isnan(kept).any():  # texts: the bank asks for pictures only
+            return None
+        return self._space.background(kept, self._about)
 
     def search(
         self,
@@ -282,22 +286,23 @@ class Library:
                 [model, generation],
             ).fetchone()
             rows = self._link.execute(
-                "SELECT items.id, row, kind = 'text' FROM stored JOIN items ON "
+                "SELECT items.id, row, kind FROM stored JOIN items ON "
                 "items.id = item WHERE model = ? AND generation = ? AND gone = 0",
                 [model, generation],
             ).fetchall()
             usual = self._space.usual(generation, self._about)
             vectors = self._space.vectors(generation, self._about, bool(half)).read(count)
             kept = None if usual is None else usual.read(count)
-        table = np.array(rows, np.int64).reshape(-1, 3)
-        ids, is_text = np.full(count, DEAD, np.int64), np.zeros(count, bool)
-        ids[table[:, 1]], is_text[table[:, 1]] = table[:, 0], table[:, 2] != 0
+        ids, kinds = np.full(count, DEAD, np.int64), np.full(count, "", "U8")
+        if rows:
+            numbers, places, names = zip(*rows, strict=True)
+            ids[list(places)], kinds[list(places)] = numbers, names
         rows = np.flatnonzero(ids != DEAD)
         rows = rows[np.argsort(ids[rows], kind="stable")]
-        place = self._space.engine(generation)
+        place = self._space.engine(engine)
         searched = Searched(ids, vectors, open_engine(place, engine, self._about["dim"]))
-        numbers = (stamp, generation, engine, bool(half))
-        return _State(*numbers, ids, is_text, vectors, kept, searched, ids[rows], rows)
+        about = (stamp, generation, engine, bool(half))
+        return _State(*about, ids, kinds, vectors, kept, searched, ids[rows], rows)
 
     def _rows_of(
         self, ids: Sequence[int] | Int64[np.ndarray, " items"]

@@ -5,10 +5,12 @@ they raise is a reason to skip the file; only formats named here are decoded at 
 """
 
 import csv
+import datetime
 import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +44,7 @@ _PLUGINS = (  # Pillow knows a format by name once its module is imported
     WebPImagePlugin,
 )
 _KEYWORDS = 0x9C9E
+_MOMENT = re.compile(r"(\d{4}):(\d\d):(\d\d)(?: (\d\d):(\d\d):(\d\d))?", re.ASCII)
 
 
 class Unreadable(Exception):
@@ -84,6 +87,22 @@ def load(
     seen: Seen, prepare: Callable[[Image.Image], np.ndarray], known: Container[str]
 ) -> Loaded:
     """Read one file. known: contents whose vectors are at hand, so that none is decoded."""
+    try:
+        return _load(seen, prepare, known)
+    except Unreadable:
+        raise
+    except MemoryError as error:
+        raise Unreadable("needs more memory than there is", again=True) from error
+    except Exception as error:  # whatever one file does, the others are read
+        told = " ".join(str(error).split())[:200] or type(error).__name__
+        if "cannot identify" in told:
+            told = "not a picture of a known format"
+        raise Unreadable(f"cannot be decoded ({told})") from error
+
+
+def _load(
+    seen: Seen, prepare: Callable[[Image.Image], np.ndarray], known: Container[str]
+) -> Loaded:
     data, seen = _bytes_of(seen)
     content = hashlib.sha256(data).hexdigest()[:32]
     if seen.suffix in PICTURES:
@@ -133,25 +152,15 @@ def _picture(
     heif = suffix in HEIF
     if heif and not register_heif():
         raise Unreadable("HEIC needs the package pillow-heif (pip install pillow-heif)", True)
-    try:
-        photograph = Image.open(io.BytesIO(data), formats=[*FORMATS, *["HEIF"] * heif])
-        pixels = photograph.width * photograph.height
-        if pixels > LARGEST_PICTURE:
-            raise Unreadable(f"{pixels} pixels; {LARGEST_PICTURE} at most")
-        size, exif = photograph.size, photograph.getexif()
-        if exif.get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8):
-            size = size[1], size[0]
-        prepared = prepare(photograph)
-        look = difference_hash(photograph)
-    except Unreadable:
-        raise
-    except MemoryError as error:
-        raise Unreadable("needs more memory than there is", again=True) from error
-    except Exception as error:
-        told = " ".join(str(error).split())[:200]
-        if "cannot identify" in told:
-            told = "not a picture of a known format"
-        raise Unreadable(f"cannot be decoded ({told or type(error).__name__})") from error
+    photograph = Image.open(io.BytesIO(data), formats=[*FORMATS, *["HEIF"] * heif])
+    pixels = photograph.width * photograph.height
+    if pixels > LARGEST_PICTURE:
+        raise Unreadable(f"{pixels} pixels; {LARGEST_PICTURE} at most")
+    size, exif = photograph.size, photograph.getexif()
+    if exif.get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8):
+        size = size[1], size[0]
+    prepared = prepare(photograph)
+    look = difference_hash(photograph)
     return Fresh(
         "", "image", content, None, *size, _taken(exif), look, _keywords(exif), prepared
     )
@@ -166,16 +175,15 @@ def difference_hash(photograph: Image.Image) -> int:
 
 
 def _taken(exif: Image.Exif) -> str | None:
+    """When a camera says it took the picture; what it wrote may be anything."""
     try:
         inner = exif.get_ifd(ExifTags.IFD.Exif)
         told = inner.get(ExifTags.Base.DateTimeOriginal) or exif.get(ExifTags.Base.DateTime)
-        day, _, clock = str(told or "").strip().partition(" ")
-        year, month, date = (int(number) for number in day.split(":"))
-        if not (1800 <= year <= 9999 and 1 <= month <= 12 and 1 <= date <= 31):
+        match = _MOMENT.match(str(told or ""))
+        if not match:
             return None
-        hours = clock[:8] if len(clock) >= 8 and clock[2] == clock[5] == ":" else "00:00:00"
-        return f"{year:04}-{month:02}-{date:02}T{hours}"
-    except Exception:  # what a camera wrote may be anything
+        return datetime.datetime(*(int(number) for number in match.groups("0"))).isoformat()
+    except Exception:
         return None
 
 
@@ -207,7 +215,8 @@ def _table(text: str, suffix: str) -> list[Fresh]:
         part = name if name not in places else f"{name}#{number}"
         places.add(part)
         tags = _tags(row.get("tags"))
-        content = hashlib.sha256("\0".join([words.strip(), *tags]).encode()).hexdigest()[:32]
+        part.encode()  # a half of a character cannot be stored
+        content = _named("\0".join([words.strip(), *tags]))
         items.append(Fresh(part, "text", content, words.strip(), tags=tags))
     if not items:
         raise Unreadable("no captions: expected a column called text or caption")

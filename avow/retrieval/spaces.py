@@ -6,8 +6,8 @@ models/<fingerprint>/vectors.<n>       generation n of the rows
 """
 
 import json
-import shutil
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,13 @@ class Space:
         write_text(self.folder / "manifest.json", json.dumps(about, indent=1))
         return about
 
-    def engine(self, generation: int) -> Path:
-        return self.folder / f"engine.{generation}"
+    def engine(self, name: str) -> Path:
+        """An engine outlives generations: the same items have the same vectors."""
+        return self.folder / "engines" / name
+
+    @cached_property
+    def bank(self) -> Float32[np.ndarray, "queries dim"]:
+        return np.load(self.folder / "bank.npy")
 
     def vectors(self, generation: int, about: dict[str, Any], half: bool) -> Rows:
         dtype = "float16" if half else "float32"
@@ -82,7 +87,6 @@ class Space:
                 (self.folder / f"{name}.{generation}").unlink(missing_ok=True)
             except OSError:  # Windows keeps a mapped file; the next writer tries again
                 pass
-        shutil.rmtree(self.engine(generation), ignore_errors=True)
 
     def remove_others(self, kept: set[int]) -> None:
         """Forget every generation that the catalogue does not name."""
@@ -95,7 +99,7 @@ class Space:
         self, vectors: Float32[np.ndarray, "items dim"], about: dict[str, Any]
     ) -> Float32[np.ndarray, "items numbers"]:
         """What the bank makes of new items: one row of numbers for each."""
-        bank = torch.from_numpy(np.load(self.folder / "bank.npy"))
+        bank = torch.from_numpy(self.bank)
         views = about["views"]
         items = torch.from_numpy(vectors).reshape(len(vectors), views, -1)
         asked = bank.reshape(len(bank), views, -1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from avow.core.errors import BadData
-from avow.retrieval.walk import HEIF, Seen, Walk, walk
+from avow.retrieval.walk import HEIF, Seen, Walk, look, walk
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,13 @@ def survey(
         else:
             found.jobs.append(Job(seen, None))
     for path, (number, *_, content) in known.items():
-        if path not in found.walk.files and found.walk.covers(path):
+        if path in found.walk.files:
+            continue
+        if found.walk.covers(path):
             found.missing[number] = (path, content)
+        elif number in lacking and (seen := look(path)) is not None:
+            # of another folder, and new to this model: an index has one set of items
+            found.jobs.append(Job(seen, number))
     met = found.walk.files.keys() | found.walk.skipped.keys()
     found.skips_gone = [path for path in refused if path not in met and found.walk.covers(path)]
     found.skips_new = bool(found.walk.skipped.keys() - refused.keys())

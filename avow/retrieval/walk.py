@@ -71,6 +71,17 @@ def walk(folders: Iterable[str | Path], leave_out: Path | None = None) -> Walk:
     return found
 
 
+def look(path: str) -> Seen | None:
+    """A regular file as the system describes it; nothing where there is none."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(about.st_mode):
+        return None
+    return Seen(path, about.st_size, about.st_mtime_ns, about.st_ino)
+
+
 def readable(path: str) -> str:
     """A path that any terminal and any file of text can hold."""
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
