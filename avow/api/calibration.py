@@ -4,10 +4,8 @@ from dataclasses import asdict
 
 from avow.api.answers import Calibration, RiskOffered
 from avow.retrieval.search import Retriever
-from avow.trust.policy import Policy
+from avow.trust.policy import RISKS, SHOWN, Policy
 
-RISKS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-"""What the slider of the page offers."""
 _MISSING = (
     "Nothing was calibrated for this model and index. Answers are ranked, and no "
     "probability is stated; `avow calibrate` changes that."
@@ -38,7 +36,7 @@ def calibration_of(retriever: Retriever) -> Calibration:
 
 
 def _offered(policy: Policy, risk: float) -> RiskOffered:
-    promise = policy.promise(risk)
+    promise = policy.promised(risk, SHOWN)
     return RiskOffered(
         risk=risk,
         promised=promise.threshold is not None,

@@ -1,4 +1,3 @@
-"""The command line: `avow index`, `avow train` and the rest; `avow --help` lists them.
 """The command line: `avow search`, `avow train` and the rest; `avow --help` lists them.
 
 Each command is one file; it parses, calls and prints. A mistake of the user ends in one
