@@ -1,6 +1,8 @@
 # Every target sets itself up from nothing: a Python 3.11 or newer is all it needs.
 #
-#   make demo    train on the sample, evaluate, and show what comes out
+#   make demo    index some photographs, ask, and serve the search page
+#                (FOLDER="…" adds yours, SERVE=0 ends after the answers, PORT=… another port)
+#   make sample  train on eighteen captioned photographs, evaluate, and show what comes out
 #   make test    set up, check, and run every test but the ones that need a GPU
 #   make check   the linters, the types and the generated documentation
 #   make docs    write docs/reference from the code again
@@ -14,7 +16,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 IN_VENV := VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: setup demo test check docs clean
+.PHONY: setup demo sample test check docs clean
 
 setup: $(READY)
 
@@ -28,7 +30,10 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 demo: setup
-	@$(IN_VENV) scripts/demo
+	@$(IN_VENV) scripts/demo $(FOLDER)
+
+sample: setup
+	@$(IN_VENV) scripts/train_sample
 
 check: setup
 	@$(IN_VENV) scripts/check

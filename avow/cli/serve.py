@@ -69,13 +69,13 @@ def serve(
     with busy("Loading the model"):
         from avow.api import create_app
 
-        listening = _listen(host, port)
+        listening = listen(host, port)
         app = create_app(_open(index, model), token=token, hosts=[host, *(allow_host or [])])
     address = _address(host, listening.getsockname()[1], token)
     typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
     if show:
         Timer(0.5, webbrowser.open, [address]).start()
-    _run(app, listening)
+    run(app, listening)
 
 
 def _open(index: Path | None, model: str | None) -> "Retriever":
@@ -118,7 +118,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A socket at the address, or a sentence on why there is none."""
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
@@ -156,7 +156,8 @@ def _address(host: str, port: int, token: str | None) -> str:
     return f"http://{name}:{port}/" + (f"?token={quote(token)}" if token else "")
 
 
-def _run(app: "FastAPI", listening: socket.socket) -> None:
+def run(app: "FastAPI", listening: socket.socket) -> None:
+    """Serve until somebody ends it."""
     import uvicorn
 
     server = uvicorn.Server(

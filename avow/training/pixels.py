@@ -36,7 +36,7 @@ class Telling:
 
     image: Int[np.ndarray, " tellings"]
     """Which photograph; one that stands several times is seen as often in an epoch."""
-    texts: Sequence[Int[np.ndarray, " texts"]]
+    texts: Sequence[Int[np.ndarray, " _"]]
     """Rows of the table of texts, of which one is drawn each time."""
 
     def drawn(

@@ -171,7 +171,7 @@ class Policy:
     @staticmethod
     def is_odd(share: float) -> bool:
         """Whether a query is unlike everything the policy was fitted on."""
-        return share > _ODD
+        return bool(share > _ODD)
 
     def save(self, path: str | Path) -> None:
         """One JSON file of plain numbers."""

@@ -1,0 +1,149 @@
+"""When to answer, to check, to say "nothing found": planted truths come back."""
+
+import numpy as np
+import pytest
+import torch
+
+from avow.core.background import Background
+from avow.core.contracts import Asked
+from avow.core.errors import WrongTrust
+from avow.trust.galleries import Scored
+from avow.trust.policy import Asking, Policy, fit_policy
+from avow.trust.sight import look
+
+DIM, TAU = 24, 0.05
+
+
+def world(
+    seed: int, pictures: int = 400, noise: float = 0.9
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Unit vectors of pictures, and of one text for each that says it more or less well."""
+    draw = torch.Generator().manual_seed(seed)
+    images = torch.nn.functional.normalize(torch.randn(pictures, DIM, generator=draw), dim=1)
+    blur = noise * torch.rand(pictures, 1, generator=draw)
+    texts = images + blur * torch.randn(pictures, DIM, generator=draw) / DIM**0.5 * 2
+    return images, torch.nn.functional.normalize(texts, dim=1)
+
+
+def bank() -> torch.Tensor:
+    return world(99)[1]
+
+
+def scored(seed: int, matched: bool = True) -> Scored:
+    images, texts = world(seed)
+    usual = Background.from_scores([(bank() @ images.T)[None]], TAU)
+    if not matched:
+        texts = world(seed + 1000)[1]
+    match = np.eye(len(images), dtype=bool) & matched
+    return Scored((texts @ images.T)[None], match, 0, TAU, "exp", usual)
+
+
+def asking(seed: int, matched: bool = True) -> Asking:
+    return Asking("caption", scored(seed, matched), np.full(400, 9))
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    askings = [asking(1), asking(2), asking(3, matched=False)]
+    return fit_policy(askings, model="one", style="text")
+
+
+def judged(policy: Policy, one: Scored, **options):
+    sight, order = look(Asked(one.similarity, 0, TAU, "exp", one.background))
+    words = np.full(one.match.shape[0], 9)
+    ruling = policy.judge(sight, words, model="one", style="text", **options)
+    right = np.take_along_axis(one.match, order.numpy()[:, : ruling.probability.shape[1]], 1)
+    return ruling, right
+
+
+def test_probabilities_come_true(policy):
+    ruling, right = judged(policy, scored(11))
+    first = ruling.probability[:, 0]
+    for low, high in ((0.0, 0.4), (0.4, 0.8), (0.8, 1.0)):
+        inside = (first >= low) & (first < high)
+        assert abs(first[inside].mean() - right[inside, 0].mean()) < 0.12
+    assert abs(ruling.confidence.mean() - right.any(1).mean()) < 0.06
+
+
+def test_the_promise_holds_on_new_queries(policy):
+    for risk in (0.05, 0.2):
+        wrong = []
+        for seed in range(20, 26):
+            ruling, right = judged(policy, scored(seed), risk=risk)
+            answered = np.array([verdict == "answer" for verdict in ruling.verdicts])
+            wrong += (~right[answered].any(1)).tolist()
+        assert len(wrong) > 300
+        assert np.mean(wrong) < risk + 0.03
+
+
+def test_a_stricter_risk_answers_less(policy):
+    counts = [
+        sum(v == "answer" for v in judged(policy, scored(12), risk=risk)[0].verdicts)
+        for risk in (0.01, 0.1, 0.3)
+    ]
+    assert counts[0] <= counts[1] <= counts[2] and counts[0] < counts[2]
+
+
+def test_what_is_not_there_is_refused(policy):
+    missing, _ = judged(policy, scored(13, matched=False))
+    there, right = judged(policy, scored(13))
+    refused = np.mean([verdict == "nothing found" for verdict in missing.verdicts])
+    withheld = [
+        v == "nothing found" for v, yes in zip(there.verdicts, right[:, 0], strict=True) if yes
+    ]
+    assert refused > 0.8 and np.mean(withheld) < 0.25
+
+
+def test_the_default_risk_answers_half_and_no_lower_one_does(policy):
+    assert policy.promised(policy.default_risk, 10).coverage >= 0.5
+    lower = [risk for risk in (0.01, 0.02, 0.05) if risk < policy.default_risk]
+    assert all(policy.promised(risk, 10).coverage < 0.5 for risk in lower)
+
+
+def test_fewer_shown_are_trusted_less(policy):
+    ten, _ = judged(policy, scored(14))
+    one, _ = judged(policy, scored(14), shown=1)
+    assert (one.confidence.mean()) < ten.confidence.mean()
+    np.testing.assert_allclose(one.probability[:, 0], ten.probability[:, 0], atol=1e-6)
+
+
+def test_a_saved_policy_says_the_same(policy, tmp_path):
+    policy.save(tmp_path / "trust.json")
+    again = Policy.load(tmp_path / "trust.json")
+    ours, _ = judged(policy, scored(15), risk=0.1)
+    theirs, _ = judged(again, scored(15), risk=0.1)
+    np.testing.assert_allclose(ours.probability, theirs.probability)
+    assert ours.verdicts == theirs.verdicts
+    assert again.default_risk == policy.default_risk
+
+
+def test_another_model_is_refused(policy):
+    sight, _ = look(Asked(scored(16).similarity, 0, TAU, "exp", scored(16).background))
+    with pytest.raises(WrongTrust) as caught:
+        policy.judge(sight, np.full(400, 9), model="two")
+    assert str(caught.value) == (
+        "The policy was fitted for model 'one', used for 'two'. Expected the model it was "
+        "fitted with; calibrate with `avow calibrate`."
+    )
+
+
+def test_a_search_without_the_bank_is_refused(policy):
+    sight, _ = look(Asked(scored(16).similarity, 0, TAU))
+    with pytest.raises(WrongTrust, match="reads 47 numbers per hit and the search gives 19"):
+        policy.judge(sight, np.full(400, 9))
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    (tmp_path / "trust.json").write_text('{"format": 1}')
+    with pytest.raises(WrongTrust, match="cannot be read \\('held'\\)"):
+        Policy.load(tmp_path / "trust.json")
+
+
+def test_a_strange_query_is_noticed(policy):
+    usual, _ = judged(policy, scored(17))
+    odd = scored(17)
+    strange = Scored(odd.similarity * 0 + 0.99, odd.match, 0, TAU, "exp", odd.background)
+    unlike, _ = judged(policy, strange)
+    assert usual.odd is not None and unlike.odd is not None
+    assert np.mean([Policy.is_odd(x) for x in usual.odd]) < 0.05
+    assert all(Policy.is_odd(x) for x in unlike.odd)
