@@ -20,6 +20,7 @@ from avow.api import Limits, create_app
 from avow.api.pictures import Thumbnails, heat
 from avow.api.refusals import Refusal
 from avow.api.workers import Workers
+from avow.retrieval.calibrate import calibrate
 from avow.retrieval.search import Retriever
 
 HERE = "http://127.0.0.1"
@@ -500,6 +501,19 @@ def test_an_index_without_calibration_says_so(copied):
     told = client.get("/api/calibration").json()
     assert (told["fitted"], told["risks"], told["default_risk"]) == (False, [], None)
     assert "`avow calibrate`" in told["why"]
+
+
+def test_a_calibration_of_this_index_is_used(copied, tmp_path):
+    client, pictures = copied
+    retriever = client.app.state.service.retriever
+    calibrate(retriever, serving.write_pairs(pictures, tmp_path / "pairs.jsonl"))
+    told = client.get("/api/calibration").json()
+    assert told["fitted"] and told["default_risk"] in [one["risk"] for one in told["risks"]]
+    costs = [one["coverage"] for one in told["risks"]]
+    assert costs == sorted(costs) and costs[-1] > 0
+    found = client.get("/api/search", params={"text": CAT, "k": 3}).json()
+    assert found["verdict"] in ("answer", "check") and found["trust"] > 0.5
+    assert found["hits"][0]["p_relevant"] > found["hits"][1]["p_relevant"]
 
 
 # --- health and counts ------------------------------------------------------------------

@@ -25,8 +25,8 @@ def calibration_of(retriever: Retriever) -> Calibration:
     return Calibration(
         fitted=True,
         why=(
-            f"Fitted for questions of the kind {conditions.style!r} over "
-            f"{conditions.smallest} to {conditions.largest} items; there are {size} here."
+            f"Fitted on galleries of {conditions.smallest} to {conditions.largest} pictures; "
+            f"this one has {size}. An answer is wrong when none of the {SHOWN} best fits."
         ),
         conditions=asdict(conditions),
         doubts=doubts,
