@@ -6,11 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-
-uvicorn = pytest.importorskip("uvicorn")
-pytest.importorskip("fastapi")
-
 import serving
+import uvicorn
 from serving import CAT, ELEPHANT
 
 from avow.api import create_app

@@ -1,7 +1,7 @@
 """What the server says when it does not do what it is asked: one sentence and a status.
 
-A mistake of the asker is never a 500 (`guard` tells those of our own). An error of Avow's own tree (`AvowError`) already has
-a sentence; it travels as it is.
+A mistake of the asker is never a 500; mistakes of our own are told by the guard. An error
+of Avow's own tree (`AvowError`) already has a sentence; it travels as it is.
 """
 
 from fastapi import FastAPI, Request
