@@ -18,6 +18,7 @@ from avow.retrieval.library import Item
 from avow.retrieval.report import Progress
 from avow.retrieval.search import Retriever
 
+_DRAWING = 2
 _MANY = 512  # thumbnails that may wait: a page of them is asked for at once
 
 
@@ -58,7 +59,7 @@ class Service:
             limits,
             Metrics(),
             Workers(limits.at_once, limits.waiting, limits.seconds),
-            Workers(limits.at_once, _MANY, limits.seconds),
+            Workers(_DRAWING, _MANY, limits.seconds),
             Thumbnails(limits.thumbnail_bytes, limits.pixels),
             JobList(scan, lambda: (retriever.library.refresh(), None)[1]),
         )
