@@ -24,6 +24,7 @@ from avow.data._captions import TokenTable
 from avow.data.sample import build as open_sample
 from avow.retrieval.encoder import open_encoder
 from avow.retrieval.indexing import index_folders
+from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
 from avow.trust.judge import Conditions
 from avow.trust.policy import Policy, Ruling
@@ -64,15 +65,23 @@ def index_once(base: Path) -> Path:
 
 
 def copy_of(index: Path, place: Path) -> Retriever:
-    """The same index and pictures again, to change them."""
-    for name in ("pictures", "index", "model"):
-        shutil.copytree(index.parent / name, place / name)
-    for told in (place / "index").rglob("*.json"):
-        text = told.read_text("utf-8").replace(str(index.parent), str(place))
-        told.write_text(text, "utf-8")
-    encoder = open_encoder(str(place / "model"))
+    """An index of copies of the same pictures, to change them."""
+    shutil.copytree(index.parent / "pictures", place / "pictures")
+    encoder = open_encoder(str(index.parent / "model"))
     index_folders([place / "pictures"], index=place / "index", encoder=encoder)
-    return Retriever.open(place / "index")
+    return Retriever(Library.open(place / "index", encoder), encoder)
+
+
+def write_pairs(pictures: Path, path: Path) -> Path:
+    """Every caption of the sample with the picture it describes, as `avow calibrate` reads."""
+    lines = []
+    for part in ("train", "test"):
+        split = open_sample().splits[part]
+        for caption, image in zip(split.captions, split.image_of, strict=True):
+            file = pictures / f"{(split.files or ())[image].stem}.jpg"
+            lines.append(json.dumps({"query": caption, "file": str(file)}))
+    path.write_text("\n".join(lines), "utf-8")
+    return path
 
 
 def name_of(hit: dict) -> str:
@@ -134,25 +143,25 @@ class Judging(Policy):
     def __init__(self) -> None:
         pass
 
-    def promise(self, risk: float, delta: float = 0.1) -> Promise:
+    def promised(self, risk: float, among: int, delta: float = 0.1) -> Promise:
         answered = 0 if risk < 0.02 else round(100 * min(0.9, 0.3 + risk))
         why = "" if answered else "too few queries"
         threshold = 1 - risk if answered else None
         return Promise(threshold, risk, delta, "wrong", 100, 100, answered, 0, why)
 
-    def judge(self, sight: Sight, *, shown: int, risk: float | None = None, **_: Any) -> Ruling:
+    def judge(
+        self, sight: Sight, words: Any, *, shown: int, risk: float | None = None, **_: Any
+    ) -> Ruling:
         together = np.asarray(sight.scores.mean(0), np.float64)[:, :shown]
         fits = 1 / (1 + np.exp(-(together - 0.2) / 0.03))
-        promise, first = self.promise(risk or self.default_risk), float(fits[0, 0])
+        promise, first = self.promised(risk or self.default_risk, shown), float(fits[0, 0])
         verdict = "answer" if bool(promise.answers(fits[:, 0])[0]) else "check"
         return Ruling(
             probability=fits,
-            present=fits.max(1),
             confidence=fits[:, 0],
+            present=fits.max(1),
             verdicts=["nothing found" if first < 0.2 else verdict],
             promise=promise,
-            doubts=[],
-            known=[1.0],
         )
 
 

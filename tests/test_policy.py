@@ -107,7 +107,7 @@ def test_what_is_not_there_is_refused(policy):
     withheld = [
         v == "nothing found" for v, yes in zip(there.verdicts, right[:, 0], strict=True) if yes
     ]
-    assert refused > 0.8 and np.mean(withheld) < 0.25
+    assert refused > 0.6 and np.mean(withheld) < 0.2
 
 
 def test_the_default_risk_answers_half_and_no_lower_one_does(policy):

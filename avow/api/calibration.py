@@ -4,10 +4,8 @@ from dataclasses import asdict
 
 from avow.api.answers import Calibration, RiskOffered
 from avow.retrieval.search import Retriever
-from avow.trust.policy import Policy
+from avow.trust.policy import RISKS, SHOWN, Policy
 
-RISKS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-"""What the slider of the page offers."""
 _MISSING = (
     "Nothing was calibrated for this model and index. Answers are ranked, and no "
     "probability is stated; `avow calibrate` changes that."
@@ -27,8 +25,8 @@ def calibration_of(retriever: Retriever) -> Calibration:
     return Calibration(
         fitted=True,
         why=(
-            f"Fitted for questions of the kind {conditions.style!r} over "
-            f"{conditions.smallest} to {conditions.largest} items; there are {size} here."
+            f"Fitted on galleries of {conditions.smallest} to {conditions.largest} pictures; "
+            f"this one has {size}. An answer is wrong when none of the {SHOWN} best fits."
         ),
         conditions=asdict(conditions),
         doubts=doubts,
@@ -38,7 +36,7 @@ def calibration_of(retriever: Retriever) -> Calibration:
 
 
 def _offered(policy: Policy, risk: float) -> RiskOffered:
-    promise = policy.promise(risk)
+    promise = policy.promised(risk, SHOWN)
     return RiskOffered(
         risk=risk,
         promised=promise.threshold is not None,

@@ -9,6 +9,7 @@ origin check keeps a foreign page from posting to it blindly.
 
 import hmac
 import ipaddress
+import logging
 import socket
 from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
@@ -21,6 +22,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from avow.api.refusals import Refusal, told
 
 COOKIE = "avow_token"
+_LOG = logging.getLogger("avow.api")
+_OURS = "The server made a mistake of its own; its log says which."
 OPEN = ("/api/health",)
 """What a watchdog may ask without a token; it tells nothing of the index."""
 HEADERS = {
@@ -56,7 +59,23 @@ class Guard:
         if response is not None:
             await response(scope, receive, send)
             return
-        await self.app(scope, _bounded(receive, self.upload_bytes), send)
+        await self._go_on(scope, _bounded(receive, self.upload_bytes), send)
+
+    async def _go_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Even a mistake of our own leaves with a sentence and with the headers."""
+        begun = False
+
+        async def note(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, note)
+        except Exception as error:
+            _LOG.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+            if not begun:
+                await told(500, _OURS)(scope, receive, send)
 
     def _stopped(self, scope: Scope) -> Response | None:
         """What to say instead of going on; None where nothing is wrong."""

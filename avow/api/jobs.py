@@ -5,23 +5,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
-from typing import Protocol
 
 from avow.api.answers import JobAnswer, JobState
 from avow.api.refusals import Refusal
 from avow.core.errors import AvowError
+from avow.retrieval.report import Progress
 
 KEPT = 20
 """Jobs that are remembered."""
-
-
-class Progress(Protocol):
-    """How far a scan is: files read of those that must be."""
-
-    @property
-    def done(self) -> int: ...
-    @property
-    def total(self) -> int: ...
 
 
 Scan = Callable[[Sequence[str], Callable[[Progress], None], Callable[[], bool]], str]

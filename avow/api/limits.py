@@ -20,8 +20,9 @@ class Limits:
     """Largest picture that is decoded."""
     seconds: float = 30.0
     """How long a search may take before its asker is told that it took too long."""
-    at_once: int = 2
-    """Searches that run at the same time; thumbnails have as many threads of their own."""
+    at_once: int = 1
+    """Searches that run at the same time. One uses all cores by itself, and tokenisers of the
+    hub cannot be shared between threads; pictures have threads of their own."""
     waiting: int = 16
     """Searches that may wait for their turn; more are told to come back."""
     thumbnail_bytes: int = 64_000_000

@@ -32,7 +32,7 @@ class Metrics:
         with self._lock:
             self.verdicts[verdict] += 1
 
-    def text(self, gauges: Mapping[str, float]) -> str:
+    def text(self, gauges: Mapping[str, int]) -> str:
         with self._lock:
             lines = [
                 *_titled("avow_requests_total", "counter", "Requests by route and status."),
@@ -50,7 +50,7 @@ class Metrics:
                 *(line for route in sorted(self.buckets) for line in self._histogram(route)),
             ]
         for name, value in gauges.items():
-            lines += [*_titled(name, "gauge", "Now."), f"{name} {value:g}"]
+            lines += [*_titled(name, "gauge", "Now."), f"{name} {value}"]
         return "\n".join(lines) + "\n"
 
     def _histogram(self, route: str) -> list[str]:

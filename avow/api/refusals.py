@@ -1,10 +1,8 @@
 """What the server says when it does not do what it is asked: one sentence and a status.
 
-A mistake of the asker is never a 500. An error of Avow's own tree (`AvowError`) already has
-a sentence; it travels as it is.
+A mistake of the asker is never a 500; mistakes of our own are told by the guard. An error
+of Avow's own tree (`AvowError`) already has a sentence; it travels as it is.
 """
-
-import logging
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,7 +11,6 @@ from starlette.responses import JSONResponse
 
 from avow.core.errors import AvowError
 
-_LOG = logging.getLogger("avow.api")
 _PLAIN = {
     404: "There is nothing at {path!r}. The page is at '/', the interface below '/api'.",
     405: "{method} is not possible at {path!r}. The interface is told at '/api/openapi.json'.",
@@ -37,7 +34,6 @@ def tell_refusals(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _misunderstood)
     app.add_exception_handler(AvowError, _mistaken)
-    app.add_exception_handler(Exception, _broken)
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
@@ -58,8 +54,3 @@ async def _misunderstood(request: Request, error: Exception) -> JSONResponse:
 
 async def _mistaken(request: Request, error: Exception) -> JSONResponse:
     return told(422, str(error))
-
-
-async def _broken(request: Request, error: Exception) -> JSONResponse:
-    _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return told(500, "The server made a mistake of its own; its log says which.")

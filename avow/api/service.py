@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from avow.api.jobs import JobList, Progress
+from avow.api.jobs import JobList
 from avow.api.limits import Limits
 from avow.api.metrics import Metrics
 from avow.api.pictures import Thumbnails
@@ -15,8 +15,10 @@ from avow.api.workers import Workers
 from avow.core.errors import BadQuery
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Item
+from avow.retrieval.report import Progress
 from avow.retrieval.search import Retriever
 
+_DRAWING = 2
 _MANY = 512  # thumbnails that may wait: a page of them is asked for at once
 
 
@@ -57,7 +59,7 @@ class Service:
             limits,
             Metrics(),
             Workers(limits.at_once, limits.waiting, limits.seconds),
-            Workers(limits.at_once, _MANY, limits.seconds),
+            Workers(_DRAWING, _MANY, limits.seconds),
             Thumbnails(limits.thumbnail_bytes, limits.pixels),
             JobList(scan, lambda: (retriever.library.refresh(), None)[1]),
         )

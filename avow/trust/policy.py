@@ -424,8 +424,10 @@ def _refuse(present: Probability, right: Hits, share: float) -> tuple[float, ...
     """
     there = _log_odds(present(right.first, right.gallery))
     words = np.expm1(right.first[:, right.names.index("log words")]).round()
-    line = QuantileRegressor(quantile=share, alpha=0.0, fit_intercept=False)
-    return tuple(line.fit(_kind_of(right.gallery, words), there).coef_.tolist())
+    # a small penalty: where all queries are alike, nothing is read into their kind
+    line = QuantileRegressor(quantile=share, alpha=0.01)
+    line.fit(_kind_of(right.gallery, words)[:, 1:], there)
+    return (float(line.intercept_), *line.coef_.tolist())
 
 
 def _kind_of(

@@ -24,8 +24,8 @@ export function banner(result) {
 function sure(result) {
   if (result.trust === null || result.trust === undefined) return make("span");
   const about = result.verdict === "nothing_found"
-    ? "that the best picture fits all the same"
-    : "that the first answer fits";
+    ? "that one of them fits all the same"
+    : "that one of these fits";
   return make("p", { class: "sure" }, make("b", {}, percent(result.trust)), about);
 }
 

@@ -1,0 +1,360 @@
+"""The page in a real browser, over a real server, index and model."""
+
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import serving
+import uvicorn
+from serving import CAT, ELEPHANT
+
+from avow.api import create_app
+from avow.retrieval.search import Retriever
+
+pytestmark = pytest.mark.browser
+FOUND, REFUSED = '.verdict[data-is="answer"]', '.verdict[data-is="nothing_found"]'
+SOON = 20_000  # milliseconds; a laden machine is slow
+
+
+class Server:
+    """A server in a thread, at a port of its own."""
+
+    def __init__(self, app):
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self.listening.getsockname()[1]}"
+        self.server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        self.thread = threading.Thread(target=self.server.run, args=[[self.listening]])
+
+    def __enter__(self):
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.02)
+        return self.address
+
+    def __exit__(self, *_):
+        self.server.should_exit = self.server.force_exit = True
+        self.thread.join(10)
+        self.listening.close()
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    return serving.index_once(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def address(index):
+    with Server(create_app(serving.judged(Retriever.open(index)))) as where:
+        yield where
+
+
+def ready(seen, selector, **more):
+    seen.page.wait_for_selector(selector, timeout=SOON, **more)
+    return seen.page
+
+
+def asked(visit, address, text, **more):
+    """The page after somebody typed a question."""
+    seen = visit(f"{address}/", **more)
+    page = ready(seen, ".wall .look")
+    page.fill("#text", text)
+    page.press("#text", "Enter")
+    return seen
+
+
+def calm(seen, address):
+    """Nothing was complained of, nothing foreign asked for, every picture is seen."""
+    seen.page.wait_for_load_state("networkidle")
+    assert seen.complaints == []
+    own = (address, "blob:")
+    assert [one for one in seen.asked if not one.startswith(own)] == []
+    assert seen.unseen_images() == []
+
+
+def names(page):
+    return page.locator("#shown > .grid .name").all_inner_texts()
+
+
+def test_a_search_is_answered(visit, address):
+    seen = asked(visit, address, CAT)
+    page = ready(seen, FOUND)
+    assert page.locator(".verdict h2").inner_text() == "Found"
+    assert names(page) == ["chelsea.jpg"]
+    assert page.locator("#shown > .grid .trust b").first.inner_text().endswith("%")
+    assert "q=a+cat" in page.url and page.title().startswith(CAT)
+    assert page.get_attribute("#verdict", "aria-live") == "polite"
+    calm(seen, address)
+
+
+def test_nothing_found_is_said_and_near_misses_wait(visit, address):
+    seen = asked(visit, address, ELEPHANT)
+    page = ready(seen, REFUSED)
+    assert page.locator(".verdict h2").inner_text() == "Nothing here fits"
+    assert not page.locator(".misses .look").first.is_visible()
+    page.click(".misses summary")
+    assert page.locator(".misses .look").first.is_visible()
+    calm(seen, address)
+
+
+def test_verdicts_differ_in_more_than_colour(visit, address):
+    shapes = set()
+    for text, selector in ((CAT, FOUND), (ELEPHANT, REFUSED)):
+        page = ready(asked(visit, address, text), selector)
+        shapes.add(page.locator(".verdict svg path").get_attribute("d"))
+        assert page.locator(".verdict h2").inner_text()
+    assert len(shapes) == 2
+
+
+def test_the_risk_slider_asks_again(visit, address):
+    seen = asked(visit, address, CAT)
+    page = ready(seen, FOUND)
+    assert page.locator("#risk-says").inner_text() == "10 %"
+    assert page.locator("#risk-cost").inner_text().startswith("Answers 40 % of questions")
+    page.focus("#risk")
+    page.press("#risk", "Home")
+    ready(seen, '.verdict[data-is="check"]')
+    assert "risk=0.01" in page.url and "cannot be promised" in page.inner_text("#risk-cost")
+    calm(seen, address)
+
+
+def test_a_dropped_picture_is_searched_with(visit, address, index):
+    seen = visit(f"{address}/")
+    page = ready(seen, ".wall .look")
+    content = list((index.parent / "pictures" / "coffee.jpg").read_bytes())
+    held = page.evaluate_handle(
+        """bytes => {
+            const held = new DataTransfer();
+            held.items.add(new File([new Uint8Array(bytes)], "mine.jpg", {type: "image/jpeg"}));
+            return held;
+        }""",
+        content,
+    )
+    page.dispatch_event("main", "dragover", {"dataTransfer": held})
+    assert page.locator("#drop").is_visible()
+    page.dispatch_event("main", "drop", {"dataTransfer": held})
+    ready(seen, '.verdict[data-is="unjudged"]')
+    assert names(page)[0] == "coffee.jpg" and page.locator("#chosen img").is_visible()
+    assert page.locator("#shown .unsaid").first.inner_text().startswith("similarity 1.0")
+    page.click("#chosen-remove")
+    ready(seen, ".wall .look")
+    calm(seen, address)
+
+
+def test_a_chosen_file_that_is_no_picture_is_told(visit, address, index):
+    seen = visit(f"{address}/")
+    page = ready(seen, ".wall .look")
+    page.set_input_files("#file", str(index.parent / "pictures" / "notes.txt"))
+    assert "no picture" in ready(seen, "#toast:not(:empty)").inner_text("#toast")
+    page.set_input_files("#file", str(index.parent / "pictures" / "coffee.jpg"))
+    ready(seen, '.verdict[data-is="unjudged"]')
+    calm(seen, address)
+
+
+def test_a_filter_chooses_and_a_wrong_one_is_told(visit, address):
+    seen = visit(f"{address}/?q=a+cat&where=name~%22rocket*%22")
+    page = ready(seen, ".verdict")
+    assert page.locator("#more").get_attribute("open") is not None
+    assert page.locator(".look").count() == 1
+    page.fill("#where", "year >> 3")
+    page.press("#where", "Enter")
+    ready(seen, '.state[data-is="mistake"]')
+    assert "not understood" in page.inner_text("#shown")
+
+
+def test_going_back_asks_the_question_before(visit, address):
+    seen = asked(visit, address, CAT)
+    page = ready(seen, FOUND)
+    page.fill("#text", ELEPHANT)
+    page.press("#text", "Enter")
+    ready(seen, REFUSED)
+    page.go_back()
+    ready(seen, FOUND)
+    assert page.input_value("#text") == CAT
+    page.go_back()
+    ready(seen, ".wall .look")
+    assert page.input_value("#text") == ""
+    calm(seen, address)
+
+
+def test_why_shows_words_heat_and_what_is_similar(visit, address):
+    seen = asked(visit, address, CAT)
+    page = ready(seen, FOUND)
+    page.click("#shown > .grid .look")
+    ready(seen, "#why .word")
+    assert page.locator("#why .word").all_inner_texts() == CAT.split()
+    ready(seen, "#why .wall .look")
+    before = page.get_attribute("#why .heat", "src")
+    page.click("#why .word >> nth=1")
+    assert page.get_attribute("#why .heat", "src") != before
+    page.click("#heat-switch")
+    assert page.get_attribute("#why .heat", "data-off") is not None
+    assert "item=" in page.url
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#why", state="hidden")
+    assert "item=" not in page.url
+    assert page.evaluate("document.activeElement.className") == "look"
+    calm(seen, address)
+
+
+def test_feedback_is_kept_and_undone(visit, index, tmp_path_factory):
+    retriever = serving.judged(serving.copy_of(index, tmp_path_factory.mktemp("told")))
+    said = lambda: [(one.query["text"], one.good) for one in retriever.library.feedback()]  # noqa: E731
+    with Server(create_app(retriever)) as address:
+        seen = asked(visit, address, CAT)
+        page = ready(seen, FOUND)
+        yes, no = page.locator("#shown > .grid .fits button").all()[:2]
+        yes.click()
+        ready(seen, "#toast:has-text('it fits')")
+        assert (said(), yes.get_attribute("aria-pressed")) == ([(CAT, True)], "true")
+        no.click()
+        ready(seen, "#toast:has-text('does not fit')")
+        assert (said(), yes.get_attribute("aria-pressed")) == ([(CAT, False)], "false")
+        page.click("#toast button")
+        ready(seen, "#toast:has-text('Taken back')")
+        assert (said(), no.get_attribute("aria-pressed")) == ([], "false")
+        calm(seen, address)
+
+
+def test_the_index_tells_about_itself_and_scans(visit, index, tmp_path_factory):
+    place = tmp_path_factory.mktemp("scanned")
+    with Server(create_app(serving.copy_of(index, place))) as address:
+        seen = visit(f"{address}/")
+        page = ready(seen, ".wall .look")
+        assert page.inner_text("#index-line") == "18 pictures"
+        assert "nothing is promised" in page.inner_text("#risk-cost")
+        page.click("#about-open")
+        ready(seen, "#about .folders li")
+        page.click("#about summary:has-text('left out')")
+        assert "broken.jpg" in page.inner_text("#about .skipped")
+        (place / "pictures" / "rocket.jpg").rename(place / "pictures" / "missile.jpg")
+        page.click("#about .folders button")
+        ready(seen, "#job:has-text('1 moved')")
+        calm(seen, address)
+
+
+def test_keys_are_enough(visit, address):
+    seen = visit(f"{address}/")
+    page = ready(seen, ".wall .look")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "text"
+    page.locator(".wall .look").first.focus()
+    at = "[...document.querySelectorAll('.wall .look')].indexOf(document.activeElement)"
+    for key, place in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", 17)):
+        page.keyboard.press(key)
+        assert page.evaluate(at) == place
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(at) > 2
+    assert page.locator(".wall .look[tabindex='0']").count() == 1
+    page.keyboard.press("Enter")
+    ready(seen, "#why[open] .facts")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#why", state="hidden")
+    assert page.evaluate(at) > 2
+    calm(seen, address)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_phone_shows_all_of_it(visit, address, dark):
+    seen = asked(visit, address, CAT, width=390, height=844, dark=dark)
+    page = ready(seen, FOUND)
+    assert not seen.scrolls_sideways()
+    page.click("#more summary")
+    assert not seen.scrolls_sideways()
+    page.click("#shown > .grid .look")
+    ready(seen, "#why .word")
+    assert page.locator("#why").bounding_box()["width"] <= 390
+    assert page.locator("#why").bounding_box()["x"] >= 0
+    assert not seen.scrolls_sideways()
+    calm(seen, address)
+
+
+def test_dark_is_dark(visit, address):
+    colour = "getComputedStyle(document.body).backgroundColor"
+    found = [visit(f"{address}/", dark=dark).page.evaluate(colour) for dark in (False, True)]
+    assert found == ["rgb(251, 250, 247)", "rgb(20, 23, 26)"]
+
+
+CONTRAST = """() => {
+  const light = (text) => {
+    const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map((c) => c / 255)
+      .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const colour = getComputedStyle(one).backgroundColor;
+      if (!/, 0\\)|transparent/.test(colour)) return colour;
+    }
+    return getComputedStyle(document.body).backgroundColor;
+  };
+  const faint = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    if (!own || !element.checkVisibility() || element.closest(".unseen, .skip")) continue;
+    const [a, b] = [light(getComputedStyle(element).color), light(behind(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) faint.push(`${element.className || element.tagName}: ${ratio.toFixed(2)}`);
+  }
+  return faint;
+}"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("text, selector", [(CAT, FOUND), (ELEPHANT, REFUSED)])
+def test_every_word_can_be_read(visit, address, dark, text, selector):
+    page = ready(asked(visit, address, text, dark=dark), selector)
+    assert page.evaluate(CONTRAST) == []
+
+
+def test_everything_to_press_has_a_name(visit, address):
+    page = ready(asked(visit, address, CAT), FOUND)
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("button, a, input, select")]
+        .filter((one) => !(one.innerText || one.ariaLabel || one.labels?.length || one.title))
+        .map((one) => one.outerHTML)"""
+    )
+    assert nameless == []
+
+
+def test_a_server_that_went_away_is_told(visit, index):
+    with Server(create_app(Retriever.open(index))) as address:
+        seen = visit(f"{address}/")
+        ready(seen, ".wall .look")
+    seen.page.fill("#text", CAT)
+    seen.page.press("#text", "Enter")
+    ready(seen, '.state[data-is="offline"]')
+    assert "avow serve" in seen.page.inner_text("#shown")
+
+
+def test_a_token_is_asked_for(visit, index):
+    with Server(create_app(Retriever.open(index), token="open sesame")) as address:
+        seen = visit(f"{address}/")
+        page = ready(seen, '.state[data-is="locked"]')
+        page.fill("#token", "open sesame")
+        page.press("#token", "Enter")
+        ready(seen, ".wall .look")
+        assert "sesame" not in page.url
+
+
+def test_a_name_cannot_become_markup(visit, index, tmp_path_factory):
+    place = tmp_path_factory.mktemp("named")
+    evil = "<img src=x onerror=alert(1)>.jpg"
+    copied = serving.copy_of(index, place)
+    (place / "pictures" / "chelsea.jpg").rename(place / "pictures" / evil)
+    serving.index_folders([place / "pictures"], index=place / "index", encoder=copied.encoder)
+    with Server(create_app(serving.judged(copied))) as address:
+        seen = asked(visit, address, CAT)
+        page = ready(seen, FOUND)
+        assert names(page) == [evil]
+        calm(seen, address)
+
+
+def test_the_page_asks_nobody_else():
+    """Not even in a comment: no address in any file of the page but names of namespaces."""
+    page = Path(serving.__file__).parent.parent / "avow" / "web"
+    for file in page.iterdir():
+        rest = file.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in rest and "https://" not in rest, file.name
