@@ -311,13 +311,21 @@ def stated_for(
 
 def _halves(asking: Asking, seed: int) -> tuple[Asking, Asking]:
     """Queries at random in two halves; what belongs to one picture alone stays together."""
-    groups = asking.scored.groups
-    tied = len(np.unique(groups)) < 10
-    keys = np.arange(len(groups)) if tied else groups
+    keys = _together(asking.scored.groups)
     unique = np.unique(keys)
     chosen = np.random.default_rng(seed).permutation(unique)[: (len(unique) + 1) // 2]
     inside = np.isin(keys, chosen)
     return _some(asking, np.flatnonzero(inside)), _some(asking, np.flatnonzero(~inside))
+
+
+def _together(groups: Int[np.ndarray, " queries"]) -> Int[np.ndarray, " queries"]:
+    """Which queries succeed and fail together: the captions of one picture.
+
+    Names and phrases share pictures all over the gallery, which ties everything to
+    everything; each of them is then a question of its own.
+    """
+    largest = np.unique(groups, return_counts=True)[1].max()
+    return np.arange(len(groups)) if largest > max(20, len(groups) / 50) else groups
 
 
 def _some(asking: Asking, queries: Int[np.ndarray, " some"]) -> Asking:
@@ -350,7 +358,7 @@ def _see(
         hits = _anywhere(scored, sizes, seed)
     words = asking.words[hits.queries]
     # groups of different kinds must not be taken for the same
-    groups = hits.groups.astype(np.int64) + offset * 10_000_000
+    groups = _together(scored.groups)[hits.queries].astype(np.int64) + offset * 10_000_000
     features = described(hits.features, words)
     return Hits(_names(hits.names), features, hits.right, hits.gallery, groups, hits.queries)
 
