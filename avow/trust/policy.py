@@ -41,8 +41,8 @@ REFUSED_IN_VAIN = 0.1
 """Share of right first answers that may be withheld as "nothing found"."""
 NOTHING_THERE = 0.25
 """Share of queries with nothing to find that the probability of a hit is fitted for."""
-LEARNT, HELD = 2000, 600
-"""Queries of each kind that are learnt from, and kept to check with."""
+LEARNT, HELD = 2000, 4000
+"""Queries of each kind that are learnt from, and of all kinds kept to check with."""
 _FAR = 0.001
 _ODD = 0.15  # share of numbers outside what was ever seen that makes a query unlike the rest
 _LEAST = 1e-6
@@ -261,7 +261,9 @@ def fit_policy(
             first.append(_see(one, sizes, seed, 2 * number))
             second.append(_see(other, sizes, seed, 2 * number + 1, keep=CANDIDATES))
         empty.append(_see(one, sizes, seed, 2 * number, absent=True))
-    fitted, held, nothing = _even(first), _even(second, HELD), _even(empty)
+    if not second:
+        raise BadData("No query has a relevant item. Expected some; give right answers.")
+    fitted, held, nothing = _even(first), _even(second, HELD // len(second)), _even(empty)
     probability = _fit_hits(Hits.join([fitted, _share(nothing, fitted)]))
     present = _fit_present(fitted, nothing)
     stated, relevant = _shown(probability, held)
@@ -425,7 +427,7 @@ def _refuse(present: Probability, right: Hits, share: float) -> tuple[float, ...
     there = _log_odds(present(right.first, right.gallery))
     words = np.expm1(right.first[:, right.names.index("log words")]).round()
     # a small penalty: where all queries are alike, nothing is read into their kind
-    line = QuantileRegressor(quantile=share, alpha=0.01)
+    line = QuantileRegressor(quantile=share, alpha=0.002)
     line.fit(_kind_of(right.gallery, words)[:, 1:], there)
     return (float(line.intercept_), *line.coef_.tolist())
 
@@ -469,4 +471,5 @@ def _promised(policy: Policy, risk: float, among: int, delta: float) -> Promise:
         delta,
         event=f"none of {among} hits is relevant" if among > 1 else "the hit is not relevant",
         groups=held.groups,
+        starts=3,  # one early mistake among the surest must not end everything
     )
