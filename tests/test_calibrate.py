@@ -194,10 +194,32 @@ def test_a_stricter_risk_answers_less(place, calibrated):
     retriever = open_at(place)
     texts = sorted(read_known(retriever.library, place / "pairs.csv").right)[::6]
     counts = [
-        sum(retriever.search(text, risk=risk).verdict == "answer" for text in texts)
+        sum(retriever.search(text, k=3, risk=risk).verdict == "answer" for text in texts)
         for risk in (0.5, 0.01)
     ]
     assert counts[0] > counts[1]
+
+
+def test_the_most_probable_comes_first(place, calibrated):
+    """Each probability goes with the picture it was stated of."""
+    retriever = open_at(place)
+    found = retriever.search(CLEAR, k=32)
+    hits = found.hits or found.near_misses
+    stated = [hit.p_relevant for hit in hits]
+    assert stated == sorted(stated, reverse=True)
+    query = retriever.encoder.encode_texts([CLEAR])[0]
+    dots = retriever.library.vectors([hit.id for hit in hits]) @ query
+    np.testing.assert_allclose([hit.similarity for hit in hits], dots, atol=1e-5)
+
+
+def test_a_damaged_calibration_is_told(place, calibrated):
+    before = calibrated.path.read_text()
+    try:
+        calibrated.path.write_text(before[:100])
+        found = open_at(place).search(CLEAR)
+    finally:
+        calibrated.path.write_text(before)
+    assert found.verdict == "unjudged" and "trust-text.json' cannot be read" in found.why
 
 
 def test_other_kinds_of_search_stay_unjudged(place, calibrated):

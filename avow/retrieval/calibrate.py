@@ -132,7 +132,6 @@ def _crossed(asking: Asking, model: str) -> _Judged:
 
 def _judged(policy: Policy, asking: Asking, model: str) -> _Judged:
     sight, order = look(asking.scored.asked())
-    match = np.take_along_axis(asking.scored.match, order[:, :SHOWN].numpy(), 1)
     rulings = {
         risk: policy.judge(sight, asking.words, shown=SHOWN, risk=risk, model=model)
         for risk in RISKS
@@ -141,7 +140,10 @@ def _judged(policy: Policy, asking: Asking, model: str) -> _Judged:
         risk: np.array([verdict == "answer" for verdict in ruling.verdicts])
         for risk, ruling in rulings.items()
     }
-    return _Judged(rulings[RISKS[0]].confidence, np.asarray(match.any(1)), answered)
+    first = rulings[RISKS[0]]
+    shown = np.take_along_axis(order.numpy(), first.order, 1)
+    right = np.take_along_axis(asking.scored.match, shown, 1).any(1)
+    return _Judged(first.confidence, np.asarray(right), answered)
 
 
 def _measured(judged: _Judged) -> Measured:

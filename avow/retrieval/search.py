@@ -174,7 +174,7 @@ class Retriever:
             evidence = self._uncertainty(seen)
             judged = time.perf_counter()
             ids, scores = _reordered(ids, scores, ruling)
-            hits = self._hits(ids[:k], scores[:k], ruling)
+            hits = self._hits(ids, scores, k, ruling)
         empty = verdict == "nothing_found"
         return SearchResult(
             query,
@@ -218,12 +218,12 @@ class Retriever:
         k: int,
         risk: float | None,
     ) -> tuple[Verdict, Ruling | None, str]:
-        policy = self.policy(style)
-        if policy is None:
-            return "unjudged", None, _NOT_CALIBRATED
         usual = None if gallery.usual is None else self.library.usual(ids[:SHOWN])
-        sight = seen.sight(self.encoder.tau, usual, gallery.usual)
         try:
+            policy = self.policy(style)
+            if policy is None:
+                return "unjudged", None, _NOT_CALIBRATED
+            sight = seen.sight(self.encoder.tau, usual, gallery.usual)
             ruling = policy.judge(
                 sight,
                 np.array([words]),
@@ -245,12 +245,18 @@ class Retriever:
 
     def _hits(
         self,
-        ids: Int64[np.ndarray, " k"],
-        scores: Float32[np.ndarray, " k"],
+        ids: Int64[np.ndarray, " found"],
+        scores: Float32[np.ndarray, " found"],
+        k: int,
         ruling: Ruling | None,
     ) -> tuple[Hit, ...]:
+        """The first k: by probability where it is known, behind them by similarity."""
+        first = np.arange(0) if ruling is None else ruling.order[0]
+        beyond = np.arange(0 if ruling is None else SHOWN, len(ids))
+        places = np.concatenate([first, beyond])[:k]
         stated = [] if ruling is None else ruling.probability[0].tolist()
-        stated += [None] * (len(ids) - len(stated))
+        stated += [None] * (len(places) - len(stated))
+        items = self.library.items(ids[places])
         return tuple(
             Hit(
                 rank,
@@ -266,7 +272,7 @@ class Retriever:
                 item.tags,
             )
             for rank, (item, score, p) in enumerate(
-                zip(self.library.items(ids), scores, stated, strict=True), start=1
+                zip(items, scores[places], stated, strict=True), start=1
             )
         )
 

@@ -16,9 +16,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
-from sklearn.model_selection import GroupKFold
 
 from avow.core.errors import BadData
 
@@ -127,6 +124,9 @@ def _best_strength(
     weight: np.ndarray,
     strengths: Sequence[float],
 ) -> float:
+    from sklearn.metrics import log_loss  # only fitting needs it, and it is slow to import
+    from sklearn.model_selection import GroupKFold
+
     folds = min(_FOLDS, len(np.unique(groups)))
     if len(strengths) == 1 or folds < 2:
         return float(strengths[0])
@@ -147,5 +147,7 @@ def _best_strength(
     return float(strengths[int(losses.argmin())])
 
 
-def _logistic(strength: float) -> LogisticRegression:
+def _logistic(strength: float) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
     return LogisticRegression(C=strength, solver="newton-cholesky", max_iter=100)
