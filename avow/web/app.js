@@ -224,7 +224,10 @@ function removePicture() {
 // --- the drawer -----------------------------------------------------------------------
 
 function open(hit, push = true) {
-  if (push) history.pushState(null, "", write(query, hit.id));
+  if (push) {
+    const move = find("why").open ? "replaceState" : "pushState";
+    history[move]({ drawer: true }, "", write(query, hit.id));
+  }
   const step = (by) => {
     const next = shown[shown.findIndex((one) => one.id === hit.id) + by];
     if (next) open(next);
@@ -246,7 +249,8 @@ function open(hit, push = true) {
 function closed() {
   const item = shownItem();
   if (item === null) return;
-  history.pushState(null, "", write(query));
+  if (history.state?.drawer) history.back();
+  else history.replaceState(null, "", write(query));
   document.querySelector(`.look[data-id="${item}"]`)?.focus();
 }
 
