@@ -25,7 +25,8 @@ CHECKS = (
 def described(tmp_path_factory):
     index = serving.index_once(tmp_path_factory.getbasetemp())
     retriever = serving.judged(Retriever.open(index))
-    app = create_app(retriever, limits=Limits(upload_bytes=200_000, pixels=1_000_000))
+    limits = Limits(upload_bytes=200_000, pixels=1_000_000)
+    app = create_app(retriever, limits=limits, hosts=["testserver"])
     schema = schemathesis.openapi.from_asgi("/api/openapi.json", app)
     return schema.exclude(path="/api/jobs", method="POST")  # a scan takes its time
 
