@@ -59,13 +59,14 @@ function tell(result) {
   online(true);
   document.title = query.text ? `${query.text} – Avow` : "Avow";
   question = result.query;
-  shown = [...result.hits, ...result.near_misses];
+  // what is refused has no probability to show: its number would contradict the verdict
+  const misses = result.near_misses.map((hit) => ({ ...hit, p_relevant: null }));
+  shown = [...result.hits, ...misses];
   fill(find("verdict"), banner(result));
   const likely = result.hits.filter((hit) => !(hit.p_relevant < UNLIKELY));
   const rest = likely.length ? result.hits.filter((hit) => hit.p_relevant < UNLIKELY) : [];
   const first = likely.length ? likely : result.hits;
   const noun = (many) => count(many, ...(query.kind === "text" ? ["text", "texts"] : ["picture", "pictures"]));
-  const misses = result.near_misses;
   fill(
     find("shown"),
     first.length ? grid(first, { open, question }) : null,
@@ -224,7 +225,10 @@ function removePicture() {
 // --- the drawer -----------------------------------------------------------------------
 
 function open(hit, push = true) {
-  if (push) history.pushState(null, "", write(query, hit.id));
+  if (push) {
+    const move = find("why").open ? "replaceState" : "pushState";
+    history[move]({ drawer: true }, "", write(query, hit.id));
+  }
   const step = (by) => {
     const next = shown[shown.findIndex((one) => one.id === hit.id) + by];
     if (next) open(next);
@@ -246,7 +250,8 @@ function open(hit, push = true) {
 function closed() {
   const item = shownItem();
   if (item === null) return;
-  history.pushState(null, "", write(query));
+  if (history.state?.drawer) history.back();
+  else history.replaceState(null, "", write(query));
   document.querySelector(`.look[data-id="${item}"]`)?.focus();
 }
 

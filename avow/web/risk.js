@@ -36,12 +36,16 @@ export function chosen() {
   return share === usual ? null : share;
 }
 
+function cost(one) {
+  if (!one.promised) return "This cannot be promised here: everything says “have a look”.";
+  if (one.coverage > 0.995) return "Answers every question that was tried.";
+  return `Answers ${percent(one.coverage)} of questions; the others say “have a look”.`;
+}
+
 export function tell() {
   if (!offered.length) return;
   const one = offered[+find("risk").value];
   find("risk-says").textContent = written(one.risk);
   find("risk").setAttribute("aria-valuetext", `at most ${written(one.risk)} of answers wrong`);
-  find("risk-cost").textContent = one.promised
-    ? `Answers ${percent(one.coverage)} of questions; the others say “have a look”.`
-    : "This cannot be promised here: everything says “have a look”.";
+  find("risk-cost").textContent = cost(one);
 }

@@ -22,10 +22,10 @@ export function banner(result) {
 }
 
 function sure(result) {
-  if (result.trust === null || result.trust === undefined) return make("span");
-  const about = result.verdict === "nothing_found"
-    ? "that one of them fits all the same"
-    : "that one of these fits";
+  const unsaid = result.trust === null || result.trust === undefined;
+  // a probability beside "nothing fits" would say two things at once
+  if (unsaid || result.verdict === "nothing_found") return make("span");
+  const about = "that one of these fits";
   return make("p", { class: "sure" }, make("b", {}, percent(result.trust)), about);
 }
 
