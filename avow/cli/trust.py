@@ -29,7 +29,17 @@ def trust(
     judgements: Annotated[
         Path | None, typer.Option(help="What people said of pairs of the split (JSON).")
     ] = None,
-    passes: Annotated[int, typer.Option(help="Stochastic passes for MC-dropout; 0: none.")] = 0,
+    passes: Annotated[
+        int,
+        typer.Option(help="Passes with dropout on and with drawn batch statistics; 0: none."),
+    ] = 0,
+    from_pixels: Annotated[
+        bool,
+        typer.Option(help="Also draw the backbone's batch statistics, from photographs."),
+    ] = False,
+    pixels_most: Annotated[
+        int, typer.Option(help="Photographs asked from pixels, at random; 0: all.", min=0)
+    ] = 0,
     corruption: Annotated[
         bool, typer.Option(help="Also take words and regions away, and look again.")
     ] = True,
@@ -60,6 +70,8 @@ def trust(
         features=features,
         data_features=data_features,
         passes=passes,
+        pixels=from_pixels,
+        pixels_most=pixels_most,
         corruption=corruption,
         judgements=judgements,
         splits=splits,

@@ -22,11 +22,9 @@ from tqdm import tqdm
 
 import avow
 from avow import uncertainty
-from avow.assembly.chance import KeptDropout
 from avow.assembly.judge import open_splits
 from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
-from avow.assembly.passes import Passes
 from avow.assembly.scores import Blocks
 from avow.core import fingerprint, folder
 from avow.core.background import Background
@@ -43,6 +41,13 @@ from avow.trust.probability import Probability
 from avow.trust.report import write_report
 from avow.trust.scoring import Corpus, background, encode_split, score
 from avow.trust.sight import describe, look
+from avow.trust.stochastic import (
+    PIXEL_PASSES,
+    Repeated,
+    drawn_statistics,
+    dropped,
+    from_pixels,
+)
 from avow.trust.study import Direction, about, study_direction
 
 QUERIES: tuple[Query, ...] = ("text", "image")
@@ -61,7 +66,11 @@ class Plan:
     features: Path | None = None
     data_features: Path | None = None
     passes: int = 0
-    """Stochastic passes for MC-dropout; 0 for none."""
+    """Stochastic passes for MC-dropout and drawn batch statistics; 0 for none."""
+    pixels: bool = False
+    """Also draw the statistics of the backbone, with photographs passing it."""
+    pixels_most: int = 0
+    """Of so many photographs of the split, drawn at random; 0 for all."""
     corruption: bool = True
     judgements: Path | None = None
     splits: int = 200
@@ -76,6 +85,10 @@ class Material:
     model: Model
     dataset: PairedDataset
     split: FeaturedSplit
+    home: PairedDataset
+    """The run's own dataset, where `dataset` may be another."""
+    training: FeaturedSplit
+    """The split the bank is made of."""
     bank: Corpus
     fitted: dict[Query, Scored]
     judged: dict[Query, Scored]
@@ -123,7 +136,7 @@ def prepare(
     """Encode and score what the study of a run needs."""
     model = Model.from_pretrained(run, device)
     names = list(dict.fromkeys([plan.fitted_on, plan.bank]))
-    _, known = open_splits(model, "", plan.features, names)
+    home, known = open_splits(model, "", plan.features, names)
     place = plan.data_features if plan.data else plan.features
     dataset, chosen = open_splits(model, plan.data, place, [plan.split])
     split = chosen[plan.split]
@@ -134,6 +147,8 @@ def prepare(
         model,
         dataset,
         split,
+        home,
+        known[plan.bank],
         bank,
         score(model, held, bank, blocks, progress),
         score(model, corpus, bank, blocks, progress),
@@ -158,10 +173,10 @@ def study_run(
     model, blocks = material.model, blocks or Blocks()
     found: dict[str, Any] = {}
     probabilities: dict[Query, Probability] = {}
-    passes = _passes(material, plan)
+    repeated = _repeated(material, plan)
     for query in tqdm(QUERIES, desc="judging", disable=not progress, leave=False, delay=2):
         runs = torch.stack([other[query] for other in others]) if others else None
-        extra = _extra(material.judged[query], query, passes, runs, plan.passes)
+        extra = _extra(material.judged[query], query, repeated, runs)
         found[query], probabilities[query] = study_direction(
             Direction(material.fitted[query], material.judged[query]),
             extra=extra,
@@ -172,12 +187,13 @@ def study_run(
         found[query]["extremes"] = extremes(
             material.judged[query], probabilities[query], material.split, query
         )
-        found[query] |= _scatter(extra, material.judged[query])
+        found[query] |= _scatter(extra, repeated, material.judged[query])
     if plan.corruption:
         worse = _corrupted(material, probabilities, plan, blocks, progress)
         for query in QUERIES:
             found[query]["corruption"] = worse[query]
-    study = {"about": _about(run, material, plan), "directions": found}
+    study: dict[str, Any] = {"about": _about(run, material, plan), "directions": found}
+    study["notes"] = [note for one in repeated for note in one.notes()]
     if said is not None:
         pairs = said.within(material.split.image_ids, material.split.image_of)
         study["human"] = human_study(material.judged, pairs, probabilities, seed=plan.seed)
@@ -192,35 +208,45 @@ def study_run(
 def _extra(
     judged: Scored,
     query: Query,
-    passes: Passes | None,
+    repeated: Sequence[Repeated],
     runs: Float[Tensor, "runs queries candidates"] | None,
-    count: int,
 ) -> dict[str, Float[np.ndarray, " queries"]]:
     """Measures that need more than one deterministic pass of one run."""
     base = judged.asked()
     found: dict[str, np.ndarray] = {}
-    wanted = []
-    if passes is not None:
-        asked = Asked(base.similarity, base.own, base.tau, draws=passes.draws(query))
-        wanted.append(("mc_dropout", {"passes": count}, asked))
+    for one in repeated:
+        found |= one.measure(base, query)
     if runs is not None:
         everyone = torch.cat([base.together[None], runs])
-        wanted.append(("ensemble", {}, Asked(base.similarity, base.own, runs=everyone)))
-    for name, settings, asked in wanted:
-        measures = folder.build(uncertainty, name, **settings).measure(asked)
+        asked = Asked(base.similarity, base.own, runs=everyone)
+        measures = folder.build(uncertainty, "ensemble").measure(asked)
         found |= {
-            f"{name}: {key}": value.cpu().double().numpy() for key, value in measures.items()
+            f"ensemble: {key}": value.cpu().double().numpy() for key, value in measures.items()
         }
     return found
 
 
-def _passes(material: Material, plan: Plan) -> Passes | None:
-    if not plan.passes:
-        return None
-    model = material.model
-    table = TokenTable.from_captions(model.tokeniser, material.split.captions)
-    kept = KeptDropout(model.views)
-    return Passes(model.views, material.split, table, kept, model.device, seed=plan.seed)
+def _repeated(material: Material, plan: Plan) -> list[Repeated]:
+    """Every way to ask again that the plan wants."""
+    model, split, found = material.model, material.split, []
+    if plan.passes:
+        found = [
+            dropped(model, split, plan.passes, plan.seed),
+            drawn_statistics(model, split, material.training, plan.passes, plan.seed),
+        ]
+    if plan.pixels:
+        found.append(
+            from_pixels(
+                model,
+                split,
+                material.dataset.splits[plan.split],
+                material.home.splits[plan.bank],
+                count=plan.passes or PIXEL_PASSES,
+                most=plan.pixels_most,
+                seed=plan.seed,
+            )
+        )
+    return found
 
 
 def _averaged(
@@ -281,14 +307,19 @@ def _trust(fitted: Scored, model: Model, query: Query) -> Trust:
     )
 
 
-def _scatter(extra: dict[str, np.ndarray], judged: Scored) -> dict[str, Any]:
+def _scatter(
+    extra: dict[str, np.ndarray], repeated: Sequence[Repeated], judged: Scored
+) -> dict[str, Any]:
     """Feature against posterior uncertainty, where passes were made (Hama et al., Fig. 4)."""
-    names = ("mc_dropout: feature uncertainty", "mc_dropout: posterior uncertainty")
-    if not all(name in extra for name in names):
-        return {}
-    right = see(judged, keep=1).right[:, 0].tolist()
-    feature, posterior = (extra[name].tolist() for name in names)
-    return {"scatter": {"feature": feature, "posterior": posterior, "right": right}}
+    for one in repeated:
+        names = [f"{one.name}: {kind} uncertainty" for kind in ("feature", "posterior")]
+        if all(name in extra for name in names):
+            asked = ~np.isnan(extra[names[0]])
+            feature, posterior = (extra[name][asked].tolist() for name in names)
+            right = see(judged, keep=1).right[asked, 0].tolist()
+            points = {"feature": feature, "posterior": posterior, "right": right}
+            return {"scatter": {"by": one.name, **points}}
+    return {}
 
 
 def _about(run: Path, material: Material, plan: Plan) -> dict[str, Any]:

@@ -107,7 +107,8 @@ def study_direction(
 ) -> tuple[dict[str, Any], Probability]:
     """The study of one direction, and the probability it was made with.
 
-    extra: further measures of the judged queries (MC-dropout, several runs).
+    extra: further measures of the judged queries (MC-dropout, several runs); NaN for a
+    query that was not asked, which is then left out wherever the measure is judged.
     """
     fitted, judged = direction.fitted, direction.judged
     known = draw_sizes(fitted, seed=seed)
@@ -131,16 +132,24 @@ def study_direction(
         "strength": probability.strength,
         "recall": _recall(ranks),
         "measures": {
-            name: judge(values, ranks, redrawn) for name, values in confidence.items()
+            name: _judged(values, ranks, redrawn) for name, values in confidence.items()
         },
         "chance": _recall(ranks),
         "ahead": {
-            name: lead_over(confidence[OURS], values, right, redrawn)
+            name: _ahead(confidence[OURS], values, right, redrawn)
             for name, values in confidence.items()
             if name != OURS
         },
-        "curves": {name: curves(values, ranks) for name, values in confidence.items()},
-        "coverage": {name: coverage(values, right) for name, values in confidence.items()},
+        "curves": {
+            name: curves(values[asked], ranks[asked])
+            for name, values in confidence.items()
+            for asked in [_asked(values)]
+        },
+        "coverage": {
+            name: coverage(values[asked], right[asked])
+            for name, values in confidence.items()
+            for asked in [_asked(values)]
+        },
         "calibration": calibration(stated[:, 0], right, groups, draws)
         | {"baselines": _baselines(fitted, before, doubts, right, draws)},
         "guarantee": _guarantees(shown, stated, right, hits, splits, seed),
@@ -154,6 +163,30 @@ def study_direction(
         + [_row(judged, hits, stated[:, 0], draws)],
     }
     return found, probability
+
+
+def _asked(values: Float[np.ndarray, " queries"]) -> Bool[np.ndarray, " queries"]:
+    return ~np.isnan(values)
+
+
+def _judged(
+    values: Float[np.ndarray, " queries"],
+    ranks: Int[np.ndarray, " queries"],
+    redrawn: Float[np.ndarray, "draws queries"],
+) -> dict[str, Any]:
+    asked = _asked(values)
+    found = judge(values[asked], ranks[asked], redrawn[:, asked])
+    return found if asked.all() else {**found, "queries": int(asked.sum())}
+
+
+def _ahead(
+    ours: Float[np.ndarray, " queries"],
+    values: Float[np.ndarray, " queries"],
+    right: Bool[np.ndarray, " queries"],
+    redrawn: Float[np.ndarray, "draws queries"],
+) -> dict[str, float]:
+    asked = _asked(values)
+    return lead_over(ours[asked], values[asked], right[asked], redrawn[:, asked])
 
 
 def _recall(ranks: Int[np.ndarray, " queries"]) -> dict[str, float]:
