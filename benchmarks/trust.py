@@ -158,6 +158,9 @@ def summarise(parts: list[dict[str, Any]]) -> dict[str, Any]:
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             rows = zip(*values, strict=False)  # type: ignore[arg-type]
             out[key] = [summarise(list(row)) for row in rows]
+        elif isinstance(value, list) and value and isinstance(value[0], float):
+            columns = zip(*values, strict=False)  # type: ignore[arg-type]
+            out[key] = [statistics.mean(column) for column in columns]
         elif isinstance(value, (int, float)) and None not in values:
             spread = statistics.stdev(values) if len(values) > 1 else None  # type: ignore[type-var]
             out[key] = {"mean": statistics.mean(values), "spread": spread}  # type: ignore[type-var]

@@ -9,7 +9,7 @@ split is judged. A run whose study is in the folder already is not studied again
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,10 @@ import avow
 from avow import uncertainty
 from avow.assembly.judge import open_splits
 from avow.assembly.model import Model
-from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.scores import Blocks
 from avow.core import fingerprint, folder
 from avow.core.background import Background
-from avow.core.contracts import Asked, Encoded, PairedDataset
+from avow.core.contracts import Asked, Encoded
 from avow.core.files import write_text
 from avow.data._captions import TokenTable
 from avow.data._judgements import Judgements, read_judgements
@@ -37,9 +36,13 @@ from avow.trust.examples import extremes
 from avow.trust.galleries import Query, Scored, see, state
 from avow.trust.human import human_study
 from avow.trust.judge import Trust, fit
+from avow.trust.people import people_study
+from avow.trust.plan import Material, Plan, prepare
 from avow.trust.probability import Probability
+from avow.trust.relevance import query_sets, read_objects, whole_captions
+from avow.trust.relevant import RELEVANT, relevance_study, score_queries
 from avow.trust.report import write_report
-from avow.trust.scoring import Corpus, background, encode_split, score
+from avow.trust.scoring import background, encode_split, score
 from avow.trust.sight import describe, look
 from avow.trust.stochastic import (
     PIXEL_PASSES,
@@ -54,46 +57,6 @@ QUERIES: tuple[Query, ...] = ("text", "image")
 STYLES: dict[Query, str] = {"text": "caption", "image": "photograph"}
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What to study, and how thoroughly."""
-
-    split: str = "test"
-    fitted_on: str = "dev"
-    bank: str = "train"
-    data: str = ""
-    """Another dataset than the run's own to judge: a shift of domain."""
-    features: Path | None = None
-    data_features: Path | None = None
-    passes: int = 0
-    """Stochastic passes for MC-dropout and drawn batch statistics; 0 for none."""
-    pixels: bool = False
-    """Also draw the statistics of the backbone, with photographs passing it."""
-    pixels_most: int = 0
-    """Of so many photographs of the split, drawn at random; 0 for all."""
-    corruption: bool = True
-    judgements: Path | None = None
-    splits: int = 200
-    draws: int = 500
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Material:
-    """A run with everything its study reads, each encoded and scored once."""
-
-    model: Model
-    dataset: PairedDataset
-    split: FeaturedSplit
-    home: PairedDataset
-    """The run's own dataset, where `dataset` may be another."""
-    training: FeaturedSplit
-    """The split the bank is made of."""
-    bank: Corpus
-    fitted: dict[Query, Scored]
-    judged: dict[Query, Scored]
-
-
 def study_runs(
     runs: Sequence[Path],
     plan: Plan,
@@ -105,6 +68,8 @@ def study_runs(
     """The studies of some runs of one recipe, and the page that shows them together."""
     # whatever is missing is named now, and not after the long part
     said = None if plan.judgements is None else read_judgements(plan.judgements)
+    if plan.objects is not None:
+        read_objects(plan.objects)
     out.mkdir(parents=True, exist_ok=True)
     blocks = blocks or Blocks()
     together: dict[Path, dict[Query, Tensor]] = {}
@@ -120,39 +85,14 @@ def study_runs(
             ]
             study, trusts = study_run(run, material, plan, others, said, blocks, progress)
             write_text(kept, json.dumps(study))
-            for query, trust in trusts.items():
-                trust.save(out / f"trust-{run.name}-{query}.json")
+            for name, trust in trusts.items():
+                trust.save(out / f"trust-{run.name}-{name}.json")
         study = json.loads(kept.read_text())
         studies.append(study)
         pictures |= study.pop("pictures", {})
     write_text(out / "study.json", json.dumps({"studies": studies}, indent=1))
     page = write_report(studies, out, lambda name: _file(pictures.get(name)))
     return studies, page
-
-
-def prepare(
-    run: Path, plan: Plan, device: str, blocks: Blocks, progress: bool = True
-) -> Material:
-    """Encode and score what the study of a run needs."""
-    model = Model.from_pretrained(run, device)
-    names = list(dict.fromkeys([plan.fitted_on, plan.bank]))
-    home, known = open_splits(model, "", plan.features, names)
-    place = plan.data_features if plan.data else plan.features
-    dataset, chosen = open_splits(model, plan.data, place, [plan.split])
-    split = chosen[plan.split]
-    bank = encode_split(model, known[plan.bank], blocks, progress)
-    held = encode_split(model, known[plan.fitted_on], blocks, progress)
-    corpus = encode_split(model, split, blocks, progress)
-    return Material(
-        model,
-        dataset,
-        split,
-        home,
-        known[plan.bank],
-        bank,
-        score(model, held, bank, blocks, progress),
-        score(model, corpus, bank, blocks, progress),
-    )
 
 
 def study_run(
@@ -163,8 +103,8 @@ def study_run(
     said: Judgements | None = None,
     blocks: Blocks | None = None,
     progress: bool = True,
-) -> tuple[dict[str, Any], dict[Query, Trust]]:
-    """The whole study of one run, and a trust fitted for each direction.
+) -> tuple[dict[str, Any], dict[str, Trust]]:
+    """The whole study of one run, and a trust fitted for each direction and query style.
 
     others: the averaged similarity of independently trained runs, per direction. said: what
     people said of pairs of the split.
@@ -197,12 +137,46 @@ def study_run(
     if said is not None:
         pairs = said.within(material.split.image_ids, material.split.image_of)
         study["human"] = human_study(material.judged, pairs, probabilities, seed=plan.seed)
+        study["human"]["hits"] = people_study(
+            _events(material), material.judged["text"], pairs, seed=plan.seed
+        )
     study["pictures"] = _pictures(material, found, plan)
-    study["about"]["seconds"] = round(time.monotonic() - started, 1)
-    trusts: dict[Query, Trust] = {
+    trusts: dict[str, Trust] = {
         query: _trust(material.fitted[query], model, query) for query in QUERIES
     }
+    if plan.relevant:
+        study["relevant"], more = _relevant(material, plan, blocks, progress)
+        trusts |= {f"relevant-{style.replace(' ', '-')}": one for style, one in more.items()}
+    study["about"]["seconds"] = round(time.monotonic() - started, 1)
     return study, trusts
+
+
+def _relevant(
+    material: Material, plan: Plan, blocks: Blocks, progress: bool
+) -> tuple[dict[str, Any], dict[str, Trust]]:
+    """P(relevant) per style of query, over the photographs of a dataset with objects."""
+    model = material.model
+    data = "" if plan.relevant == material.home.name else plan.relevant
+    dataset, known = open_splits(model, data, plan.relevant_features, [plan.relevant_split])
+    split = known[plan.relevant_split]
+    images = encode_split(model, split, blocks, progress).images
+    usual = background(model, images, material.bank.texts, "text", blocks, progress=progress)
+    objects = None if plan.objects is None else read_objects(plan.objects)
+    scored = {
+        group.style: score_queries(model, group, images, usual, blocks)
+        for group in query_sets(split, objects)
+        if group.queries
+    }
+    rows, trusts = relevance_study(scored, model=model.fingerprint, seed=plan.seed)
+    where = {"dataset": dataset.name, "split": plan.relevant_split}
+    return {"about": where, "styles": rows}, trusts
+
+
+def _events(material: Material) -> dict[str, Scored]:
+    """Captions the probabilities are fitted on, with what is relevant and what is right."""
+    fitted = material.fitted["text"]
+    relevant = replace(fitted, match=whole_captions(material.held).match)
+    return {RELEVANT: relevant, "right": fitted}
 
 
 def _extra(

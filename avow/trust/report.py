@@ -53,7 +53,7 @@ def _sections(
     """Every section the study has something for, in order."""
     for make in (_calibration, _rejection, _measures, _promises, _absent, _corruption):
         yield from make(study, drawings)
-    for make in (_doubts, _galleries, _human):
+    for make in (_doubts, _galleries, _relevance, _human):
         yield from make(study, drawings)
     shown = joined(examples(study, direction, pictures) for direction in DIRECTIONS)
     if shown:
@@ -281,6 +281,21 @@ def _galleries(study: Seeds, drawings: dict[str, Drawing]) -> Iterator[Section]:
         )
 
 
+def _relevance(study: Seeds, drawings: dict[str, Drawing]) -> Iterator[Section]:
+    if study.at("relevant", "styles"):
+        about = study.at("relevant", "about").first
+        yield Section(
+            "relevance",
+            "Relevance",
+            "Queries with many good answers",
+            f"Over the {about['split']} photographs of {about['dataset']}. A name is true of "
+            "many photographs, so the question is whether a hit is relevant, not whether it "
+            "is the one annotated. What nobody wrote down counts as not relevant. Every "
+            "style of query has a fit of its own.",
+            tables.relevance(study),
+        )
+
+
 def _human(study: Seeds, drawings: dict[str, Drawing]) -> Iterator[Section]:
     found = study.at("human")
     if not found:
@@ -300,6 +315,7 @@ def _human(study: Seeds, drawings: dict[str, Drawing]) -> Iterator[Section]:
                 _fitting(found.at("wrong_but_fitting"), "text"),
                 _fitting(found.at("wrong_but_fitting_image"), "image"),
                 tables.human(study),
+                tables.judged_hits(study),
             ]
         ),
     )

@@ -28,6 +28,7 @@ from avow.trust.galleries import (
     draw_sizes,
     fit_hits,
     fit_present,
+    fit_serving,
     one_of,
     see,
     state,
@@ -153,7 +154,7 @@ def study_direction(
         "calibration": calibration(stated[:, 0], right, groups, draws)
         | {"baselines": _baselines(fitted, before, doubts, right, draws)},
         "guarantee": _guarantees(shown, stated, right, hits, splits, seed),
-        "sets": _sets(judged, probability, temperature, splits, seed),
+        "sets": _sets(judged, probability, fit_serving(fitted), temperature, splits, seed),
         "absent": _absent(judged, probability, present, shown, right, temperature),
         "sizes": [
             _at_size(judged, probability, size, draws, seed)
@@ -239,7 +240,12 @@ def _ours(found: dict[str, dict[str, float]]) -> dict[str, Any]:
 
 
 def _sets(
-    judged: Scored, probability: Probability, temperature: float, splits: int, seed: int
+    judged: Scored,
+    probability: Probability,
+    serving: Probability,
+    temperature: float,
+    splits: int,
+    seed: int,
 ) -> list[dict[str, Any]]:
     sight, order = look(judged.asked(), shown=DEPTH)
     features = describe(sight).numpy()
@@ -248,7 +254,11 @@ def _sets(
     total = (judged.similarity.mean(0) / temperature).logsumexp(-1, keepdim=True).numpy()
     soft = np.exp(score / temperature - total)
     values = {
-        OURS: ("probability", state(probability, features, sight.gallery.numpy())),
+        OURS: ("probability", state(serving, features, sight.gallery.numpy())),
+        "every right hit": (
+            "probability",
+            state(probability, features, sight.gallery.numpy()),
+        ),
         "rank": ("rank", score),
         "softmax": ("probability", soft),
         "softmax, cumulative": ("cumulative", soft),
