@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _report import keep
+from _report import keep, read
 
 from avow.assembly.judge import open_splits
 from avow.assembly.model import Model
@@ -24,7 +24,7 @@ from avow.core.background import Background
 from avow.core.device import best_device
 from avow.trust.galleries import Query, Scored
 from avow.trust.scoring import encode_split, score
-from avow.trust.study import OURS, Direction, study_direction
+from avow.trust.study import OURS, Direction, study_direction, study_sets
 
 QUERIES: tuple[Query, ...] = ("text", "image")
 
@@ -36,6 +36,9 @@ def main() -> None:
     parser.add_argument("--features", type=Path)
     parser.add_argument("--scored", type=Path, default=Path("scored"))
     parser.add_argument("--only-score", action="store_true")
+    parser.add_argument(
+        "--only-sets", action="store_true", help="measure sets anew, keep all other figures"
+    )
     parser.add_argument("--splits", type=int, default=200)
     parser.add_argument("--draws", type=int, default=300)
     chosen = parser.parse_args()
@@ -44,7 +47,9 @@ def main() -> None:
         score_run(run, chosen.features, chosen.scored)
     if chosen.only_score:
         return
-    studies = [study(run, chosen) for run in chosen.runs]
+    studies = (
+        sets_anew(chosen) if chosen.only_sets else [study(run, chosen) for run in chosen.runs]
+    )
     summary = {query: summarise([one[query] for one in studies]) for query in QUERIES}
     path = keep(
         f"trust_{chosen.name}",
@@ -117,6 +122,21 @@ def study(run: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     ours = {query: found[query]["measures"][OURS]["auroc"] for query in QUERIES}
     print(f"{run.name}: AUROC {ours['text']:.3f} text, {ours['image']:.3f} image", flush=True)
     return found
+
+
+def sets_anew(chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    """The studies that were kept, with result sets measured once more."""
+    kept = read(f"trust_{chosen.name}")
+    if kept["runs"] != [run.name for run in chosen.runs]:
+        raise SystemExit(f"The kept studies are of {kept['runs']}. Name the same runs.")
+    for run, found in zip(chosen.runs, kept["studies"], strict=True):
+        before, test = (load(place(chosen.scored, run, split)) for split in ("dev", "test"))
+        for query in QUERIES:
+            one = Direction(before[query], test[query])
+            found[query]["sets"] = study_sets(one, found[query]["temperature"], chosen.splits)
+            sizes = [round(row["size"], 1) for row in found[query]["sets"]]
+            print(f"{run.name}, {query} query: sets of {sizes}", flush=True)
+    return kept["studies"]
 
 
 def extra_measures(

@@ -154,7 +154,7 @@ def study_direction(
         "calibration": calibration(stated[:, 0], right, groups, draws)
         | {"baselines": _baselines(fitted, before, doubts, right, draws)},
         "guarantee": _guarantees(shown, stated, right, hits, splits, seed),
-        "sets": _sets(judged, probability, fit_serving(fitted), temperature, splits, seed),
+        "sets": study_sets(direction, temperature, splits, seed),
         "absent": _absent(judged, probability, present, shown, right, temperature),
         "sizes": [
             _at_size(judged, probability, size, draws, seed)
@@ -239,14 +239,11 @@ def _ours(found: dict[str, dict[str, float]]) -> dict[str, Any]:
     return {**found.pop(OURS), "baselines": found}
 
 
-def _sets(
-    judged: Scored,
-    probability: Probability,
-    serving: Probability,
-    temperature: float,
-    splits: int,
-    seed: int,
+def study_sets(
+    direction: Direction, temperature: float, splits: int = SPLITS, seed: int = 0
 ) -> list[dict[str, Any]]:
+    """How long lists are that hold a right candidate as often as promised, per measure."""
+    judged, serving = direction.judged, fit_serving(direction.fitted)
     sight, order = look(judged.asked(), shown=DEPTH)
     features = describe(sight).numpy()
     right = np.take_along_axis(judged.match, order.numpy(), axis=1)
@@ -255,10 +252,6 @@ def _sets(
     soft = np.exp(score / temperature - total)
     values = {
         OURS: ("probability", state(serving, features, sight.gallery.numpy())),
-        "every right hit": (
-            "probability",
-            state(probability, features, sight.gallery.numpy()),
-        ),
         "rank": ("rank", score),
         "softmax": ("probability", soft),
         "softmax, cumulative": ("cumulative", soft),
