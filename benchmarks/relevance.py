@@ -98,7 +98,7 @@ def with_people(run: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     )
     fitted, judged = (load(place(chosen.scored, run, name))["text"] for name in ("dev", "test"))
     relevant = replace(fitted, match=whole_captions(splits["dev"]).match)
-    found = people_study({"relevant": relevant, "right": fitted}, judged, pairs)
+    found = people_study({"relevant": relevant, "right": fitted}, judged, pairs, draws=500)
     strict = found["strict"]
     said = ", ".join(
         f"{name} states {row['stated']:.3f}, ECE {row['ece'][0]:.3f}, "
