@@ -24,7 +24,7 @@ from avow.core.background import Background
 from avow.core.device import best_device
 from avow.trust.galleries import Query, Scored
 from avow.trust.scoring import encode_split, score
-from avow.trust.study import OURS, Direction, study_direction, study_sets
+from avow.trust.study import OURS, Direction, serving_of, study_direction, study_sets
 
 QUERIES: tuple[Query, ...] = ("text", "image")
 
@@ -37,7 +37,9 @@ def main() -> None:
     parser.add_argument("--scored", type=Path, default=Path("scored"))
     parser.add_argument("--only-score", action="store_true")
     parser.add_argument(
-        "--only-sets", action="store_true", help="measure sets anew, keep all other figures"
+        "--only-sets",
+        action="store_true",
+        help="measure sets of image queries anew, keep the rest",
     )
     parser.add_argument("--splits", type=int, default=200)
     parser.add_argument("--draws", type=int, default=300)
@@ -125,17 +127,20 @@ def study(run: Path, chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def sets_anew(chosen: argparse.Namespace) -> list[dict[str, Any]]:
-    """The studies that were kept, with result sets measured once more."""
+    """The studies that were kept, with the sets of queries with several matches anew."""
     kept = read(f"trust_{chosen.name}")
     if kept["runs"] != [run.name for run in chosen.runs]:
         raise SystemExit(f"The kept studies are of {kept['runs']}. Name the same runs.")
     for run, found in zip(chosen.runs, kept["studies"], strict=True):
-        before, test = (load(place(chosen.scored, run, split)) for split in ("dev", "test"))
-        for query in QUERIES:
-            one = Direction(before[query], test[query])
-            found[query]["sets"] = study_sets(one, found[query]["temperature"], chosen.splits)
-            sizes = [round(row["size"], 1) for row in found[query]["sets"]]
-            print(f"{run.name}, {query} query: sets of {sizes}", flush=True)
+        before, test = (
+            load(place(chosen.scored, run, split))["image"] for split in ("dev", "test")
+        )
+        temperature = found["image"]["temperature"]
+        found["image"]["sets"] = study_sets(
+            test, serving_of(before), temperature, chosen.splits
+        )
+        sizes = [round(row["size"], 1) for row in found["image"]["sets"]]
+        print(f"{run.name}, image query: sets of {sizes}", flush=True)
     return kept["studies"]
 
 

@@ -154,7 +154,7 @@ def study_direction(
         "calibration": calibration(stated[:, 0], right, groups, draws)
         | {"baselines": _baselines(fitted, before, doubts, right, draws)},
         "guarantee": _guarantees(shown, stated, right, hits, splits, seed),
-        "sets": study_sets(direction, temperature, splits, seed),
+        "sets": study_sets(judged, serving_of(fitted, probability), temperature, splits, seed),
         "absent": _absent(judged, probability, present, shown, right, temperature),
         "sizes": [
             _at_size(judged, probability, size, draws, seed)
@@ -239,11 +239,19 @@ def _ours(found: dict[str, dict[str, float]]) -> dict[str, Any]:
     return {**found.pop(OURS), "baselines": found}
 
 
+def serving_of(fitted: Scored, probability: Probability | None = None) -> Probability:
+    """What lists are cut by: that a hit serves its query.
+
+    probability: of a right hit. Where every query has one match it is the same event.
+    """
+    several = bool((fitted.match.sum(1) > 1).any())
+    return fit_serving(fitted) if several or probability is None else probability
+
+
 def study_sets(
-    direction: Direction, temperature: float, splits: int = SPLITS, seed: int = 0
+    judged: Scored, serving: Probability, temperature: float, splits: int, seed: int = 0
 ) -> list[dict[str, Any]]:
     """How long lists are that hold a right candidate as often as promised, per measure."""
-    judged, serving = direction.judged, fit_serving(direction.fitted)
     sight, order = look(judged.asked(), shown=DEPTH)
     features = describe(sight).numpy()
     right = np.take_along_axis(judged.match, order.numpy(), axis=1)
