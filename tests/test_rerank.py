@@ -22,12 +22,12 @@ def test_strength_one_ranks_as_the_inverted_softmax():
     ours = relative_scores(scored, 1.0)
     theirs = inverted_softmax(scored.similarity, scored.background).double()
     assert (ours.argsort(1) == theirs.numpy().argsort(1)).mean() > 0.99
-    np.testing.assert_allclose(relative_scores(scored, 0), scored.averaged.numpy())
+    np.testing.assert_allclose(relative_scores(scored, 0.0), scored.averaged.numpy())
 
 
 def test_no_strength_is_the_plain_ranking():
     scored = world(images=30, seed=4)
-    found = ranks_under(relative_scores(scored, 0), scored)
+    found = ranks_under(relative_scores(scored, 0.0), scored)
     np.testing.assert_array_equal(found, ranks_of(scored))
 
 
@@ -35,9 +35,9 @@ def test_hubs_are_ranked_down_and_new_queries_gain():
     seen, new = world(images=150, seed=5), world(images=150, seed=6)
     strength = choose_strength(seen)
     assert strength > 0
-    plain, better = (ranks_under(relative_scores(new, one), new) for one in (0, strength))
+    plain, better = (ranks_under(relative_scores(new, one), new) for one in (0.0, strength))
     assert (better == 1).mean() > (plain == 1).mean() + 0.02
-    both = rerank({"image": new, "text": new}, {"image": 0, "text": strength})
+    both = rerank({"image": new, "text": new}, {"image": 0.0, "text": strength})
     np.testing.assert_array_equal(both.image_to_text, plain)
     np.testing.assert_array_equal(both.text_to_image, better)
 
