@@ -35,3 +35,8 @@ def keep(name: str, figures: dict[str, Any]) -> Path:
     content = {"machine": machine(), **figures}
     path.write_text(json.dumps(content, indent=1) + "\n")
     return path
+
+
+def read(name: str) -> dict[str, Any]:
+    """The figures that were kept under a name."""
+    return json.loads((RESULTS / f"{name}.json").read_text())

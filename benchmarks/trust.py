@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _report import keep
+from _report import keep, read
 
 from avow.assembly.judge import open_splits
 from avow.assembly.model import Model
@@ -24,7 +24,7 @@ from avow.core.background import Background
 from avow.core.device import best_device
 from avow.trust.galleries import Query, Scored
 from avow.trust.scoring import encode_split, score
-from avow.trust.study import OURS, Direction, study_direction
+from avow.trust.study import OURS, Direction, serving_of, study_direction, study_sets
 
 QUERIES: tuple[Query, ...] = ("text", "image")
 
@@ -36,6 +36,11 @@ def main() -> None:
     parser.add_argument("--features", type=Path)
     parser.add_argument("--scored", type=Path, default=Path("scored"))
     parser.add_argument("--only-score", action="store_true")
+    parser.add_argument(
+        "--only-sets",
+        action="store_true",
+        help="measure sets of image queries anew, keep the rest",
+    )
     parser.add_argument("--splits", type=int, default=200)
     parser.add_argument("--draws", type=int, default=300)
     chosen = parser.parse_args()
@@ -44,7 +49,9 @@ def main() -> None:
         score_run(run, chosen.features, chosen.scored)
     if chosen.only_score:
         return
-    studies = [study(run, chosen) for run in chosen.runs]
+    studies = (
+        sets_anew(chosen) if chosen.only_sets else [study(run, chosen) for run in chosen.runs]
+    )
     summary = {query: summarise([one[query] for one in studies]) for query in QUERIES}
     path = keep(
         f"trust_{chosen.name}",
@@ -119,6 +126,24 @@ def study(run: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+def sets_anew(chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    """The studies that were kept, with the sets of queries with several matches anew."""
+    kept = read(f"trust_{chosen.name}")
+    if kept["runs"] != [run.name for run in chosen.runs]:
+        raise SystemExit(f"The kept studies are of {kept['runs']}. Name the same runs.")
+    for run, found in zip(chosen.runs, kept["studies"], strict=True):
+        before, test = (
+            load(place(chosen.scored, run, split))["image"] for split in ("dev", "test")
+        )
+        temperature = found["image"]["temperature"]
+        found["image"]["sets"] = study_sets(
+            test, serving_of(before), temperature, chosen.splits
+        )
+        sizes = [round(row["size"], 1) for row in found["image"]["sets"]]
+        print(f"{run.name}, image query: sets of {sizes}", flush=True)
+    return kept["studies"]
+
+
 def extra_measures(
     run: Path, query: Query, test: Scored, chosen: argparse.Namespace
 ) -> dict[str, np.ndarray]:
@@ -158,6 +183,9 @@ def summarise(parts: list[dict[str, Any]]) -> dict[str, Any]:
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             rows = zip(*values, strict=False)  # type: ignore[arg-type]
             out[key] = [summarise(list(row)) for row in rows]
+        elif isinstance(value, list) and value and isinstance(value[0], float):
+            columns = zip(*values, strict=False)  # type: ignore[arg-type]
+            out[key] = [statistics.mean(column) for column in columns]
         elif isinstance(value, (int, float)) and None not in values:
             spread = statistics.stdev(values) if len(values) > 1 else None  # type: ignore[type-var]
             out[key] = {"mean": statistics.mean(values), "spread": spread}  # type: ignore[type-var]

@@ -56,3 +56,20 @@ def test_no_run_no_traceback(command, tmp_path):  # noqa: F811
     code, _, err = command("trust", tmp_path / "nothing")
     assert code == 1
     assert err.startswith(f"avow: There is no model in {str(tmp_path / 'nothing')!r}.")
+
+
+def test_passes_draw_the_batch_statistics_of_the_method(command, run):  # noqa: F811
+    code, out, err = command(
+        "trust", run, "--splits", 2, "--passes", 2, "--no-corruption", "--json"
+    )
+    assert code == 0, err
+    found = json.loads(out)
+    study = found["studies"][0]
+    name = "stochastic_bn: posterior uncertainty"
+    assert name in study["directions"]["image"]["measures"]
+    assert name not in study["directions"]["text"]["measures"]
+    assert study["directions"]["image"]["scatter"]["by"] == "stochastic_bn"
+    assert "mc_dropout: the method has no dropout above 0; left out" in study["notes"]
+    page = (run / "trust" / "index.html").read_text()
+    assert "the method has no dropout above 0" in page
+    assert "posterior uncertainty" in page and "Under drawn batch statistics" in page

@@ -743,7 +743,8 @@ def test_query_sets_are_the_same_every_time_and_need_their_file(tmp_path, monkey
     held = {"0.jpg": ["dog"], "3.jpg": ["boat"]}
     first, again = (query_sets(short_split(), held, at_least=1) for _ in range(2))
     assert [one.queries for one in first] == [one.queries for one in again]
-    assert [one.style for one in first] == ["object name", "a and object name", "phrase"]
+    styles = ["caption", "object name", "a and object name", "phrase"]
+    assert [one.style for one in first] == styles
     (tmp_path / "coco").mkdir()
     monkeypatch.setenv("AVOW_DATA", str(tmp_path))
     assert sentence(lambda: query_sets(short_split())) == (
@@ -790,9 +791,11 @@ def test_experts_judged_5822_pairs_of_flickr8k():
 def test_short_queries_of_coco_dev():
     objects = read_objects(real("coco", "objects_dev.json"))
     split = open_dataset("coco").splits["dev"]
-    plain, spoken, phrase = query_sets(split)
+    whole, plain, spoken, phrase = query_sets(split)
+    assert whole.queries == split.captions
+    assert whole.match[np.arange(len(split.captions)), split.image_of].all()
     assert len(objects) == 891 and len(plain.queries) == len(spoken.queries) == 80
-    for found in (plain, spoken, phrase):
+    for found in (whole, plain, spoken, phrase):
         assert found.match.shape == (len(found.queries), 894)
         assert found.match.any(1).all()
     assert plain.match[plain.queries.index("dog")].sum() == 32

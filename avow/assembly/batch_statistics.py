@@ -135,6 +135,14 @@ def collect_from_split(
     return BatchStatistics.collect(nn.ModuleList(views), forward, drawn())
 
 
+def has_batch_norm(network: nn.Module) -> bool:
+    """Whether there are statistics to collect at all."""
+    return any(
+        isinstance(layer, _BatchNorm) and layer.track_running_stats
+        for layer in network.modules()
+    )
+
+
 @contextmanager
 def _batch_mode(network: nn.Module, seen: dict[str, list[Tensor]]) -> Iterator[None]:
     """Normalise with the statistics of each batch, and note them; then undo everything."""

@@ -181,15 +181,19 @@ class Passes:
         return scores if query == "image" else scores.T
 
     @torch.no_grad()
-    def _refuse_certainty(self, query: Query) -> None:
+    def is_random(self, query: Query) -> bool:
+        """Whether chance touches the answers to queries of one side at all."""
         kinds: list[Query] = [query, _other(query)] if self.draw == "both" else [query]
         if any(items.is_random for kind in kinds for items in self._items[kind]):
-            return
+            return True
         images, texts = self._items["image"], self._items["text"]
-        if not self.has_vectors and any(
+        return not self.has_vectors and any(
             self.chance.met(partial(view.similarity, image.first(), text.first()))
             for view, image, text in zip(self.views, images, texts, strict=True)
-        ):
+        )
+
+    def _refuse_certainty(self, query: Query) -> None:
+        if self.is_random(query):
             return
         raise BadRecipe(
             f"Nothing is left to chance where {query!r} queries are encoded. Expected "

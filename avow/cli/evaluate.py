@@ -26,6 +26,12 @@ def evaluate(
         int,
         typer.Option(help="Average over folds of this many images (COCO 1K: 1000)."),
     ] = 0,
+    rerank: Annotated[
+        Literal["", "relative"],
+        typer.Option(
+            help="Also rank by relative evidence, with unlabelled training queries as bank."
+        ),
+    ] = "",
     draws: Annotated[int, typer.Option(help="Bootstrap draws; 0: no intervals.")] = 1000,
     memory: Annotated[
         str, typer.Option(help="Host memory for scores; beyond it, a temporary file.")
@@ -44,14 +50,23 @@ def evaluate(
     from avow.assembly.scores import Blocks, read_size
     from avow.assembly.table import as_latex, as_markdown, as_text
     from avow.core.device import best_device
+    from avow.trust.rerank import judge_reranked
 
     if (run is None) == (vectors is None):
         raise typer.BadParameter("give either a run folder or --vectors FOLDER")
+    if rerank and (run is None or fold):
+        raise typer.BadParameter("--rerank needs a run folder and the whole split (no --fold)")
     layout = "json" if as_json else layout
     blocks = Blocks(memory=read_size(memory))
     quiet = layout == "json"
     if vectors is not None:
         found = judge_vectors(vectors, blocks, fold=fold, draws=draws, progress=not quiet)
+    elif rerank:
+        assert run is not None
+        place = device or best_device()
+        found = judge_reranked(
+            run, split, data, features, blocks, place, draws=draws, progress=not quiet
+        )
     else:
         assert run is not None
         found = judge_run(
@@ -72,6 +87,13 @@ def evaluate(
     typer.echo(shown(found))
     if layout == "text":
         facts = found.about
+        if rerank:
+            told = facts["rerank"]
+            said = ", ".join(f"{key} {value:g}" for key, value in told["strength"].items())
+            typer.echo(
+                f"relative evidence: bank of {told['bank']}; strength per query chosen on "
+                f"{told['strength_chosen_on']}: {said}"
+            )
         typer.echo(
             f"{facts['images']} images, {facts['texts']} texts, {facts['protocol']}; "
             "brackets: 95 % interval of rSum over redrawn images"

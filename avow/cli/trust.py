@@ -29,7 +29,27 @@ def trust(
     judgements: Annotated[
         Path | None, typer.Option(help="What people said of pairs of the split (JSON).")
     ] = None,
-    passes: Annotated[int, typer.Option(help="Stochastic passes for MC-dropout; 0: none.")] = 0,
+    passes: Annotated[
+        int,
+        typer.Option(help="Passes with dropout on and with drawn batch statistics; 0: none."),
+    ] = 0,
+    from_pixels: Annotated[
+        bool,
+        typer.Option(help="Also draw the backbone's batch statistics, from photographs."),
+    ] = False,
+    pixels_most: Annotated[
+        int, typer.Option(help="Photographs asked from pixels, at random; 0: all.", min=0)
+    ] = 0,
+    relevant: Annotated[
+        str, typer.Option(help="Dataset to fit P(relevant) on, per query style: coco, …")
+    ] = "",
+    relevant_split: Annotated[str, typer.Option(help="Which split of --relevant.")] = "dev",
+    relevant_features: Annotated[
+        Path | None, typer.Option(help="Features of --relevant, where it is given.")
+    ] = None,
+    objects: Annotated[
+        Path | None, typer.Option(help="What photographs of --relevant hold (JSON).")
+    ] = None,
     corruption: Annotated[
         bool, typer.Option(help="Also take words and regions away, and look again.")
     ] = True,
@@ -50,7 +70,8 @@ def trust(
     """
     from avow.assembly.scores import Blocks, read_size
     from avow.core.device import best_device
-    from avow.trust.conduct import Plan, study_runs
+    from avow.trust.conduct import study_runs
+    from avow.trust.plan import Plan
 
     plan = Plan(
         split=split,
@@ -60,6 +81,12 @@ def trust(
         features=features,
         data_features=data_features,
         passes=passes,
+        pixels=from_pixels,
+        pixels_most=pixels_most,
+        relevant=relevant,
+        relevant_split=relevant_split,
+        relevant_features=relevant_features,
+        objects=objects,
         corruption=corruption,
         judgements=judgements,
         splits=splits,

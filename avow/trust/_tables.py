@@ -288,6 +288,55 @@ def human(study: Seeds) -> Html:
     return table("Agreement with people.", ["measure", *heads], rows)
 
 
+def relevance(study: Seeds) -> Html:
+    """P(relevant) per style of query, ours and that of the similarity alone."""
+    rows: list[Row | str] = []
+    styles = study.at("relevant", "styles")
+    for style in styles.names:
+        one = styles.at(style)
+        if not one.at("ece"):
+            rows.append(f"{style.capitalize()}: {one.at('left_out').first}")
+            continue
+        counted = f"{text(one.at('queries').number, 0)} queries"
+        share = percent(one.at("relevant").number)
+        rows.append(f"{style.capitalize()} ({counted}, {share} of ten hits relevant)")
+        for name, part in (("P(relevant)", one), ("similarity alone", one.at("similarity"))):
+            points = [text(part.at(k).number, 1, 100) for k in ("ece", "floor", "debiased")]
+            scores = [text(part.at(k).number, 3) for k in ("auroc", "brier_skill")]
+            rows.append(Row(name, [*points, *scores], name == "P(relevant)"))
+    return table(
+        "Relevant hits. Half of the queries are stated by a fit on the other half, and the "
+        "other way round; ECE, its floor and its debiased value in percentage points.",
+        ["measure", "ECE ↓", "floor", "debiased ↓", "AUROC ↑", "skill ↑"],
+        rows,
+    )
+
+
+def judged_hits(study: Seeds) -> Html:
+    """What was stated of hits that people judged, and what they said."""
+    found = study.at("human", "hits")
+    if not found:
+        return Html("")
+    rows: list[Row | str] = []
+    for rule in ("strict", "lenient"):
+        called = found.at(rule, "called").numbers()[0]
+        rows.append(f"{rule.capitalize()}: people call {percent(called)} of the hits right")
+        measures = found.at(rule, "measures")
+        for name in measures.names:
+            one = measures.at(name)
+            mean = text(one.at("stated").number, 1, 100)
+            error = [part.text(1, 100) for part in one.at("ece").numbers()[:1]]
+            cells = [mean, *error, *_with_interval(one.at("auroc"))]
+            rows.append(Row(name, cells, name == "P(relevant)"))
+    pairs = text(found.at("pairs").number, 0)
+    return table(
+        f"Hits that people judged ({pairs}), each standing for all hits of its rank. Mean "
+        "stated probability and calibration error in percentage points.",
+        ["measure", "stated", "ECE ↓", "AUROC ↑", "95 % interval"],
+        rows,
+    )
+
+
 # --- shared ---------------------------------------------------------------------------
 
 

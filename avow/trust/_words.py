@@ -12,6 +12,11 @@ DIRECTIONS = {"text": "text queries", "image": "image queries"}
 SEARCHES = {"text": "text to image", "image": "image to text"}
 LIKE_SOFTMAX = ("softmax", "probability", "softmax probability")
 KINDS = {"words": "words hidden", "regions": "regions hidden", "both": "both hidden"}
+CHANCES = {
+    "mc_dropout": "dropout",
+    "stochastic_bn": "drawn batch statistics",
+    "stochastic_bn from pixels": "drawn batch statistics of the backbone",
+}
 EVENTS = {
     "first answer": "the first answer is right",
     "one of ten": "one of ten answers is right",

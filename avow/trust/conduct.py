@@ -9,7 +9,7 @@ split is judged. A run whose study is in the folder already is not studied again
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,12 @@ from tqdm import tqdm
 
 import avow
 from avow import uncertainty
-from avow.assembly.chance import KeptDropout
 from avow.assembly.judge import open_splits
 from avow.assembly.model import Model
-from avow.assembly.pairs import FeaturedSplit
-from avow.assembly.passes import Passes
 from avow.assembly.scores import Blocks
 from avow.core import fingerprint, folder
 from avow.core.background import Background
-from avow.core.contracts import Asked, Encoded, PairedDataset
+from avow.core.contracts import Asked, Encoded
 from avow.core.files import write_text
 from avow.data._captions import TokenTable
 from avow.data._judgements import Judgements, read_judgements
@@ -39,46 +36,25 @@ from avow.trust.examples import extremes
 from avow.trust.galleries import Query, Scored, see, state
 from avow.trust.human import human_study
 from avow.trust.judge import Trust, fit
+from avow.trust.people import people_study
+from avow.trust.plan import Material, Plan, prepare
 from avow.trust.probability import Probability
+from avow.trust.relevance import query_sets, read_objects, whole_captions
+from avow.trust.relevant import RELEVANT, relevance_study, score_queries
 from avow.trust.report import write_report
-from avow.trust.scoring import Corpus, background, encode_split, score
+from avow.trust.scoring import background, encode_split, score
 from avow.trust.sight import describe, look
+from avow.trust.stochastic import (
+    PIXEL_PASSES,
+    Repeated,
+    drawn_statistics,
+    dropped,
+    from_pixels,
+)
 from avow.trust.study import Direction, about, study_direction
 
 QUERIES: tuple[Query, ...] = ("text", "image")
 STYLES: dict[Query, str] = {"text": "caption", "image": "photograph"}
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to study, and how thoroughly."""
-
-    split: str = "test"
-    fitted_on: str = "dev"
-    bank: str = "train"
-    data: str = ""
-    """Another dataset than the run's own to judge: a shift of domain."""
-    features: Path | None = None
-    data_features: Path | None = None
-    passes: int = 0
-    """Stochastic passes for MC-dropout; 0 for none."""
-    corruption: bool = True
-    judgements: Path | None = None
-    splits: int = 200
-    draws: int = 500
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Material:
-    """A run with everything its study reads, each encoded and scored once."""
-
-    model: Model
-    dataset: PairedDataset
-    split: FeaturedSplit
-    bank: Corpus
-    fitted: dict[Query, Scored]
-    judged: dict[Query, Scored]
 
 
 def study_runs(
@@ -92,6 +68,8 @@ def study_runs(
     """The studies of some runs of one recipe, and the page that shows them together."""
     # whatever is missing is named now, and not after the long part
     said = None if plan.judgements is None else read_judgements(plan.judgements)
+    if plan.objects is not None:
+        read_objects(plan.objects)
     out.mkdir(parents=True, exist_ok=True)
     blocks = blocks or Blocks()
     together: dict[Path, dict[Query, Tensor]] = {}
@@ -107,37 +85,14 @@ def study_runs(
             ]
             study, trusts = study_run(run, material, plan, others, said, blocks, progress)
             write_text(kept, json.dumps(study))
-            for query, trust in trusts.items():
-                trust.save(out / f"trust-{run.name}-{query}.json")
+            for name, trust in trusts.items():
+                trust.save(out / f"trust-{run.name}-{name}.json")
         study = json.loads(kept.read_text())
         studies.append(study)
         pictures |= study.pop("pictures", {})
     write_text(out / "study.json", json.dumps({"studies": studies}, indent=1))
     page = write_report(studies, out, lambda name: _file(pictures.get(name)))
     return studies, page
-
-
-def prepare(
-    run: Path, plan: Plan, device: str, blocks: Blocks, progress: bool = True
-) -> Material:
-    """Encode and score what the study of a run needs."""
-    model = Model.from_pretrained(run, device)
-    names = list(dict.fromkeys([plan.fitted_on, plan.bank]))
-    _, known = open_splits(model, "", plan.features, names)
-    place = plan.data_features if plan.data else plan.features
-    dataset, chosen = open_splits(model, plan.data, place, [plan.split])
-    split = chosen[plan.split]
-    bank = encode_split(model, known[plan.bank], blocks, progress)
-    held = encode_split(model, known[plan.fitted_on], blocks, progress)
-    corpus = encode_split(model, split, blocks, progress)
-    return Material(
-        model,
-        dataset,
-        split,
-        bank,
-        score(model, held, bank, blocks, progress),
-        score(model, corpus, bank, blocks, progress),
-    )
 
 
 def study_run(
@@ -148,8 +103,8 @@ def study_run(
     said: Judgements | None = None,
     blocks: Blocks | None = None,
     progress: bool = True,
-) -> tuple[dict[str, Any], dict[Query, Trust]]:
-    """The whole study of one run, and a trust fitted for each direction.
+) -> tuple[dict[str, Any], dict[str, Trust]]:
+    """The whole study of one run, and a trust fitted for each direction and query style.
 
     others: the averaged similarity of independently trained runs, per direction. said: what
     people said of pairs of the split.
@@ -158,10 +113,10 @@ def study_run(
     model, blocks = material.model, blocks or Blocks()
     found: dict[str, Any] = {}
     probabilities: dict[Query, Probability] = {}
-    passes = _passes(material, plan)
+    repeated = _repeated(material, plan)
     for query in tqdm(QUERIES, desc="judging", disable=not progress, leave=False, delay=2):
         runs = torch.stack([other[query] for other in others]) if others else None
-        extra = _extra(material.judged[query], query, passes, runs, plan.passes)
+        extra = _extra(material.judged[query], query, repeated, runs)
         found[query], probabilities[query] = study_direction(
             Direction(material.fitted[query], material.judged[query]),
             extra=extra,
@@ -172,55 +127,100 @@ def study_run(
         found[query]["extremes"] = extremes(
             material.judged[query], probabilities[query], material.split, query
         )
-        found[query] |= _scatter(extra, material.judged[query])
+        found[query] |= _scatter(extra, repeated, material.judged[query])
     if plan.corruption:
         worse = _corrupted(material, probabilities, plan, blocks, progress)
         for query in QUERIES:
             found[query]["corruption"] = worse[query]
-    study = {"about": _about(run, material, plan), "directions": found}
+    study: dict[str, Any] = {"about": _about(run, material, plan), "directions": found}
+    study["notes"] = [note for one in repeated for note in one.notes()]
     if said is not None:
         pairs = said.within(material.split.image_ids, material.split.image_of)
         study["human"] = human_study(material.judged, pairs, probabilities, seed=plan.seed)
+        study["human"]["hits"] = people_study(
+            _events(material), material.judged["text"], pairs, seed=plan.seed
+        )
     study["pictures"] = _pictures(material, found, plan)
-    study["about"]["seconds"] = round(time.monotonic() - started, 1)
-    trusts: dict[Query, Trust] = {
+    trusts: dict[str, Trust] = {
         query: _trust(material.fitted[query], model, query) for query in QUERIES
     }
+    if plan.relevant:
+        study["relevant"], more = _relevant(material, plan, blocks, progress)
+        trusts |= {f"relevant-{style.replace(' ', '-')}": one for style, one in more.items()}
+    study["about"]["seconds"] = round(time.monotonic() - started, 1)
     return study, trusts
+
+
+def _relevant(
+    material: Material, plan: Plan, blocks: Blocks, progress: bool
+) -> tuple[dict[str, Any], dict[str, Trust]]:
+    """P(relevant) per style of query, over the photographs of a dataset with objects."""
+    model = material.model
+    data = "" if plan.relevant == material.home.name else plan.relevant
+    dataset, known = open_splits(model, data, plan.relevant_features, [plan.relevant_split])
+    split = known[plan.relevant_split]
+    images = encode_split(model, split, blocks, progress).images
+    usual = background(model, images, material.bank.texts, "text", blocks, progress=progress)
+    objects = None if plan.objects is None else read_objects(plan.objects)
+    scored = {
+        group.style: score_queries(model, group, images, usual, blocks)
+        for group in query_sets(split, objects)
+        if group.queries
+    }
+    rows, trusts = relevance_study(scored, model=model.fingerprint, seed=plan.seed)
+    where = {"dataset": dataset.name, "split": plan.relevant_split}
+    return {"about": where, "styles": rows}, trusts
+
+
+def _events(material: Material) -> dict[str, Scored]:
+    """Captions the probabilities are fitted on, with what is relevant and what is right."""
+    fitted = material.fitted["text"]
+    relevant = replace(fitted, match=whole_captions(material.held).match)
+    return {RELEVANT: relevant, "right": fitted}
 
 
 def _extra(
     judged: Scored,
     query: Query,
-    passes: Passes | None,
+    repeated: Sequence[Repeated],
     runs: Float[Tensor, "runs queries candidates"] | None,
-    count: int,
 ) -> dict[str, Float[np.ndarray, " queries"]]:
     """Measures that need more than one deterministic pass of one run."""
     base = judged.asked()
     found: dict[str, np.ndarray] = {}
-    wanted = []
-    if passes is not None:
-        asked = Asked(base.similarity, base.own, base.tau, draws=passes.draws(query))
-        wanted.append(("mc_dropout", {"passes": count}, asked))
+    for one in repeated:
+        found |= one.measure(base, query)
     if runs is not None:
         everyone = torch.cat([base.together[None], runs])
-        wanted.append(("ensemble", {}, Asked(base.similarity, base.own, runs=everyone)))
-    for name, settings, asked in wanted:
-        measures = folder.build(uncertainty, name, **settings).measure(asked)
+        asked = Asked(base.similarity, base.own, runs=everyone)
+        measures = folder.build(uncertainty, "ensemble").measure(asked)
         found |= {
-            f"{name}: {key}": value.cpu().double().numpy() for key, value in measures.items()
+            f"ensemble: {key}": value.cpu().double().numpy() for key, value in measures.items()
         }
     return found
 
 
-def _passes(material: Material, plan: Plan) -> Passes | None:
-    if not plan.passes:
-        return None
-    model = material.model
-    table = TokenTable.from_captions(model.tokeniser, material.split.captions)
-    kept = KeptDropout(model.views)
-    return Passes(model.views, material.split, table, kept, model.device, seed=plan.seed)
+def _repeated(material: Material, plan: Plan) -> list[Repeated]:
+    """Every way to ask again that the plan wants."""
+    model, split, found = material.model, material.split, []
+    if plan.passes:
+        found = [
+            dropped(model, split, plan.passes, plan.seed),
+            drawn_statistics(model, split, material.training, plan.passes, plan.seed),
+        ]
+    if plan.pixels:
+        found.append(
+            from_pixels(
+                model,
+                split,
+                material.dataset.splits[plan.split],
+                material.home.splits[plan.bank],
+                count=plan.passes or PIXEL_PASSES,
+                most=plan.pixels_most,
+                seed=plan.seed,
+            )
+        )
+    return found
 
 
 def _averaged(
@@ -281,14 +281,19 @@ def _trust(fitted: Scored, model: Model, query: Query) -> Trust:
     )
 
 
-def _scatter(extra: dict[str, np.ndarray], judged: Scored) -> dict[str, Any]:
+def _scatter(
+    extra: dict[str, np.ndarray], repeated: Sequence[Repeated], judged: Scored
+) -> dict[str, Any]:
     """Feature against posterior uncertainty, where passes were made (Hama et al., Fig. 4)."""
-    names = ("mc_dropout: feature uncertainty", "mc_dropout: posterior uncertainty")
-    if not all(name in extra for name in names):
-        return {}
-    right = see(judged, keep=1).right[:, 0].tolist()
-    feature, posterior = (extra[name].tolist() for name in names)
-    return {"scatter": {"feature": feature, "posterior": posterior, "right": right}}
+    for one in repeated:
+        names = [f"{one.name}: {kind} uncertainty" for kind in ("feature", "posterior")]
+        if all(name in extra for name in names):
+            asked = ~np.isnan(extra[names[0]])
+            feature, posterior = (extra[name][asked].tolist() for name in names)
+            right = see(judged, keep=1).right[asked, 0].tolist()
+            points = {"feature": feature, "posterior": posterior, "right": right}
+            return {"scatter": {"by": one.name, **points}}
+    return {}
 
 
 def _about(run: Path, material: Material, plan: Plan) -> dict[str, Any]:

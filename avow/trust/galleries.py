@@ -6,7 +6,7 @@ size, and every query asks in the one that holds its match.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -20,11 +20,14 @@ from torch import Tensor
 from avow.core.background import Background
 from avow.core.contracts import Asked
 from avow.core.opinion import EvidenceKind
-from avow.trust.probability import Probability, fit_probability
+from avow.trust.probability import STRENGTHS, Probability, fit_probability
 from avow.trust.sight import Sight, describe, look
 
 SIZES = (20, 50, 100, 200, 500, 1000, 2500, 5000)
 KEEP = 10
+DEPTH = 50
+"""How many hits of each query say which one serves it."""
+SERVING_STRENGTH = 0.3
 
 Query = Literal["text", "image"]
 
@@ -102,10 +105,15 @@ class Scored:
         _, group = connected_components(ties, directed=False)
         return group[:queries], group[queries:]
 
-    @property
+    @cached_property
     def groups(self) -> Int[np.ndarray, " queries"]:
-        """Queries that succeed and fail together, such as the captions of one image."""
-        return self.belonging[0]
+        """Queries with the same matches, such as the captions of one image.
+
+        They succeed and fail together. "A dog" and "a man" are tied by one photograph that
+        has both, and are still two queries.
+        """
+        _, group = np.unique(np.packbits(self.match, axis=1), axis=0, return_inverse=True)
+        return group.reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -258,7 +266,7 @@ def _one_with_a_match(
     return np.where(match.any(1), place[luck.argmax(1)], -1)
 
 
-def fit_hits(event: str, hits: Hits) -> Probability:
+def fit_hits(event: str, hits: Hits, strengths: Sequence[float] = STRENGTHS) -> Probability:
     """The probability of every hit, whatever its rank, from hits that are known."""
     queries, shown, count = hits.features.shape
     return fit_probability(
@@ -268,7 +276,20 @@ def fit_hits(event: str, hits: Hits) -> Probability:
         hits.right.reshape(-1),
         np.repeat(hits.gallery, shown),
         np.repeat(hits.groups, shown),
+        strengths,
     )
+
+
+def fit_serving(scored: Scored, depth: int = DEPTH) -> Probability:
+    """That a hit is the first right one of its list, which result sets are cut by.
+
+    A list serves its query with the first right candidate it holds; right ones behind that
+    only make it longer. Sets are cut deep in the whole gallery, so it is fitted there.
+    """
+    sight, order = look(scored.asked(), shown=depth)
+    hits = noted(sight, order, scored.match, scored.groups, depth)
+    first = hits.right & (hits.right.cumsum(1) == 1)
+    return fit_hits("first right", replace(hits, right=first), (SERVING_STRENGTH,))
 
 
 def fit_present(there: Hits, empty: Hits) -> Probability:

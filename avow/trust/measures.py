@@ -172,7 +172,9 @@ def _error_interval(
 
 
 def platt(
-    fitted: Values, right: Bool[np.ndarray, " fitted"], new: Values
+    fitted: Float[np.ndarray, " fitted"],
+    right: Bool[np.ndarray, " fitted"],
+    new: Float[np.ndarray, " new"],
 ) -> Float[np.ndarray, " new"]:
     """A single measure as a probability: a logistic curve fitted on other queries."""
     centre, scale = fitted.mean(), fitted.std() + 1e-12

@@ -1,4 +1,4 @@
-"""Short queries with many right answers: object names, and phrases cut from captions.
+"""Queries with many right answers: object names, phrases cut from captions, captions.
 
     objects per photograph  --names-->    "dog", "a dog"        the photographs that hold one
     captions per photograph --phrases-->  "man riding a wave"   a caption of theirs says it all
@@ -77,14 +77,38 @@ def query_sets(
     at_least: int = 3,
     most: int | None = None,
 ) -> tuple[QuerySet, ...]:
-    """Object names plain and with an article, and phrases, over the images of a split.
+    """Captions, object names plain and with an article, and phrases, over a split's images.
 
     objects: what each photograph holds, by its id; those of COCO's dev split where none are
     given. at_least, most: see `phrases`.
     """
     held = read_objects(dataset_file("coco", OBJECTS)) if objects is None else objects
     names = {name for listed in held.values() for name in listed}
-    return (*object_names(split, held), phrases(split, names, at_least=at_least, most=most))
+    return (
+        whole_captions(split),
+        *object_names(split, held),
+        phrases(split, names, at_least=at_least, most=most),
+    )
+
+
+def whole_captions(split: Split | FeaturedSplit) -> QuerySet:
+    """Every caption as a query.
+
+    Relevant are its own photograph and those whose captions together say all its content
+    words, singular or plural.
+    """
+    said = [
+        {_stem(word) for word in _content(word_tokenize(caption.lower()))}
+        for caption in split.captions
+    ]
+    spoken: list[set[str]] = [set() for _ in split.image_ids]
+    for words, image in zip(said, split.image_of.tolist(), strict=True):
+        spoken[image] |= words
+    number = {word: place for place, word in enumerate(sorted(set().union(*said)))}
+    asks = _incidence(said, number)
+    match = asks @ _incidence(spoken, number).T >= np.maximum(asks.sum(1, keepdims=True), 1)
+    match[np.arange(len(said)), split.image_of] = True
+    return QuerySet.of("caption", split.captions, match)
 
 
 def read_objects(path: Path) -> dict[str, tuple[str, ...]]:

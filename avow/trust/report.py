@@ -17,7 +17,7 @@ from avow.trust._examples import Pictures, examples
 from avow.trust._findings import findings, first_screen
 from avow.trust._page import Html, Section, element, figures, folded, joined, page
 from avow.trust._seeds import Seeds, plain, span
-from avow.trust._words import DIRECTIONS, SEARCHES, percent, setting_of_u
+from avow.trust._words import CHANCES, DIRECTIONS, SEARCHES, percent, setting_of_u
 from avow.trust.figures import FIRST_DRAWN, draw_all
 
 PAGE = "index.html"
@@ -53,7 +53,7 @@ def _sections(
     """Every section the study has something for, in order."""
     for make in (_calibration, _rejection, _measures, _promises, _absent, _corruption):
         yield from make(study, drawings)
-    for make in (_doubts, _galleries, _human):
+    for make in (_doubts, _galleries, _relevance, _human):
         yield from make(study, drawings)
     shown = joined(examples(study, direction, pictures) for direction in DIRECTIONS)
     if shown:
@@ -177,8 +177,14 @@ def _measures(study: Seeds, drawings: dict[str, Drawing]) -> Iterator[Section]:
             "Every measure side by side",
             "All on the same queries and the same ranking. Calibrated trust is the "
             "combination that was fitted; the others are read off directly.",
-            joined([tables.areas(study), tables.telling(study)]),
+            joined([tables.areas(study), tables.telling(study), *_notes(study)]),
         )
+
+
+def _notes(study: Seeds) -> Iterator[Html]:
+    """What the run could not be asked, and how passes were made; each sentence once."""
+    told = dict.fromkeys(note for one in study.at("notes").found for note in one)
+    yield from (element("p", f"{note}.") for note in told)
 
 
 def _promises(study: Seeds, drawings: dict[str, Drawing]) -> Iterator[Section]:
@@ -244,11 +250,18 @@ def _doubts(study: Seeds, drawings: dict[str, Drawing]) -> Iterator[Section]:
             "doubts",
             "Two doubts",
             "Two kinds of doubt",
-            "Under dropout, how far the query's own vector moves (feature) and how far the "
-            "probabilities of its answers do (posterior). The two need not agree: what is "
-            f"familiar can still be hard to tell apart.{_of_first(study)}",
+            f"Under {_chances(study)}, how far the query's own vector moves (feature) and how "
+            "far the probabilities of its answers do (posterior). The two need not agree: "
+            f"what is familiar can still be hard to tell apart.{_of_first(study)}",
             _drawn(drawings, "scatter", _title),
         )
+
+
+def _chances(study: Seeds) -> str:
+    """What was left to chance, in words."""
+    known = (study.at("directions", side, "scatter", "by").first for side in DIRECTIONS)
+    said = dict.fromkeys(CHANCES.get(name, "dropout") for name in known if name)
+    return " and ".join(said) or "dropout"
 
 
 def _galleries(study: Seeds, drawings: dict[str, Drawing]) -> Iterator[Section]:
@@ -265,6 +278,21 @@ def _galleries(study: Seeds, drawings: dict[str, Drawing]) -> Iterator[Section]:
                     folded("The same in figures", tables.gallery_sizes(study)),
                 ]
             ),
+        )
+
+
+def _relevance(study: Seeds, drawings: dict[str, Drawing]) -> Iterator[Section]:
+    if study.at("relevant", "styles"):
+        about = study.at("relevant", "about").first
+        yield Section(
+            "relevance",
+            "Relevance",
+            "Queries with many good answers",
+            f"Over the {about['split']} photographs of {about['dataset']}. A name is true of "
+            "many photographs, so the question is whether a hit is relevant, not whether it "
+            "is the one annotated. What nobody wrote down counts as not relevant. Every "
+            "style of query has a fit of its own.",
+            tables.relevance(study),
         )
 
 
@@ -287,6 +315,7 @@ def _human(study: Seeds, drawings: dict[str, Drawing]) -> Iterator[Section]:
                 _fitting(found.at("wrong_but_fitting"), "text"),
                 _fitting(found.at("wrong_but_fitting_image"), "image"),
                 tables.human(study),
+                tables.judged_hits(study),
             ]
         ),
     )

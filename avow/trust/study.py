@@ -28,6 +28,7 @@ from avow.trust.galleries import (
     draw_sizes,
     fit_hits,
     fit_present,
+    fit_serving,
     one_of,
     see,
     state,
@@ -107,7 +108,8 @@ def study_direction(
 ) -> tuple[dict[str, Any], Probability]:
     """The study of one direction, and the probability it was made with.
 
-    extra: further measures of the judged queries (MC-dropout, several runs).
+    extra: further measures of the judged queries (MC-dropout, several runs); NaN for a
+    query that was not asked, which is then left out wherever the measure is judged.
     """
     fitted, judged = direction.fitted, direction.judged
     known = draw_sizes(fitted, seed=seed)
@@ -131,20 +133,28 @@ def study_direction(
         "strength": probability.strength,
         "recall": _recall(ranks),
         "measures": {
-            name: judge(values, ranks, redrawn) for name, values in confidence.items()
+            name: _judged(values, ranks, redrawn) for name, values in confidence.items()
         },
         "chance": _recall(ranks),
         "ahead": {
-            name: lead_over(confidence[OURS], values, right, redrawn)
+            name: _ahead(confidence[OURS], values, right, redrawn)
             for name, values in confidence.items()
             if name != OURS
         },
-        "curves": {name: curves(values, ranks) for name, values in confidence.items()},
-        "coverage": {name: coverage(values, right) for name, values in confidence.items()},
+        "curves": {
+            name: curves(values[asked], ranks[asked])
+            for name, values in confidence.items()
+            for asked in [_asked(values)]
+        },
+        "coverage": {
+            name: coverage(values[asked], right[asked])
+            for name, values in confidence.items()
+            for asked in [_asked(values)]
+        },
         "calibration": calibration(stated[:, 0], right, groups, draws)
         | {"baselines": _baselines(fitted, before, doubts, right, draws)},
         "guarantee": _guarantees(shown, stated, right, hits, splits, seed),
-        "sets": _sets(judged, probability, temperature, splits, seed),
+        "sets": study_sets(judged, serving_of(fitted, probability), temperature, splits, seed),
         "absent": _absent(judged, probability, present, shown, right, temperature),
         "sizes": [
             _at_size(judged, probability, size, draws, seed)
@@ -154,6 +164,30 @@ def study_direction(
         + [_row(judged, hits, stated[:, 0], draws)],
     }
     return found, probability
+
+
+def _asked(values: Float[np.ndarray, " queries"]) -> Bool[np.ndarray, " queries"]:
+    return ~np.isnan(values)
+
+
+def _judged(
+    values: Float[np.ndarray, " queries"],
+    ranks: Int[np.ndarray, " queries"],
+    redrawn: Float[np.ndarray, "draws queries"],
+) -> dict[str, Any]:
+    asked = _asked(values)
+    found = judge(values[asked], ranks[asked], redrawn[:, asked])
+    return found if asked.all() else {**found, "queries": int(asked.sum())}
+
+
+def _ahead(
+    ours: Float[np.ndarray, " queries"],
+    values: Float[np.ndarray, " queries"],
+    right: Bool[np.ndarray, " queries"],
+    redrawn: Float[np.ndarray, "draws queries"],
+) -> dict[str, float]:
+    asked = _asked(values)
+    return lead_over(ours[asked], values[asked], right[asked], redrawn[:, asked])
 
 
 def _recall(ranks: Int[np.ndarray, " queries"]) -> dict[str, float]:
@@ -205,9 +239,19 @@ def _ours(found: dict[str, dict[str, float]]) -> dict[str, Any]:
     return {**found.pop(OURS), "baselines": found}
 
 
-def _sets(
-    judged: Scored, probability: Probability, temperature: float, splits: int, seed: int
+def serving_of(fitted: Scored, probability: Probability | None = None) -> Probability:
+    """What lists are cut by: that a hit serves its query.
+
+    probability: of a right hit. Where every query has one match it is the same event.
+    """
+    several = bool((fitted.match.sum(1) > 1).any())
+    return fit_serving(fitted) if several or probability is None else probability
+
+
+def study_sets(
+    judged: Scored, serving: Probability, temperature: float, splits: int, seed: int = 0
 ) -> list[dict[str, Any]]:
+    """How long lists are that hold a right candidate as often as promised, per measure."""
     sight, order = look(judged.asked(), shown=DEPTH)
     features = describe(sight).numpy()
     right = np.take_along_axis(judged.match, order.numpy(), axis=1)
@@ -215,7 +259,7 @@ def _sets(
     total = (judged.similarity.mean(0) / temperature).logsumexp(-1, keepdim=True).numpy()
     soft = np.exp(score / temperature - total)
     values = {
-        OURS: ("probability", state(probability, features, sight.gallery.numpy())),
+        OURS: ("probability", state(serving, features, sight.gallery.numpy())),
         "rank": ("rank", score),
         "softmax": ("probability", soft),
         "softmax, cumulative": ("cumulative", soft),
