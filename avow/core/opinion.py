@@ -117,9 +117,11 @@ def log_evidence(
 
 
 def dirichlet_risk(
-    opinion: Opinion, match: Bool[Tensor, "*queries K"]
+    opinion: Opinion, match: Bool[Tensor, "*queries K"] | Float[Tensor, "*queries K"]
 ) -> Float[Tensor, "*queries"]:
     r"""Expected cross-entropy of the match under the Dirichlet (TCL Eq. 7).
+
+    A match may count in part, where it is not wholly believed.
 
     $$ \mathcal{L}_q = \sum_k y_{qk}\,\bigl(\psi(S_q) - \psi(\alpha_{qk})\bigr) $$
 

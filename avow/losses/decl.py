@@ -56,7 +56,9 @@ def softened_hinge(
     """The mean violation of each pair's hardest negatives, added over both directions."""
     count = min(negatives, len(scores))
     sides = (violation(scores, match, margin), violation(scores.T, match.T, margin))
-    return sum((side.topk(count).values.sum(-1) for side in sides), scores.new_zeros(())) / count
+    return (
+        sum((side.topk(count).values.sum(-1) for side in sides), scores.new_zeros(())) / count
+    )
 
 
 def two_way_evidence(

@@ -41,9 +41,7 @@ def opinions(imported: Imported, seen: Seen) -> tuple[Opinion, Opinion]:
     return Opinion.from_similarity(both[0], tau), Opinion.from_similarity(both[1], tau)
 
 
-def evaluated(
-    oracle: Oracle, imported: Imported, prefix: str, when: When
-) -> Iterator[Claim]:
+def evaluated(oracle: Oracle, imported: Imported, prefix: str, when: When) -> Iterator[Claim]:
     """Everything that is recorded of the whole set."""
     if not any(name.startswith(f"{prefix}_") for name in oracle.arrays):
         return

@@ -93,7 +93,7 @@ def test_mistakes_are_told(tmp_path):
         draw_noise(clean, 1.5)
     with pytest.raises(BadData, match=r"30 entries. Expected 6.* Set noise.by = \"caption\""):
         Noise("image", np.zeros(30, np.int64)).apply(clean)
-    with pytest.raises(BadData, match="names image 6. Expected numbers from 0 to 5"):
+    with pytest.raises(BadData, match=r"names image 6\. Expected numbers from 0 to 5"):
         Noise("image", np.arange(1, 7)).apply(clean)
     with pytest.raises(BadRecipe, match="4 of them belong to one image"):
         draw_noise(split(1, 4), 1.0, "caption", "derangement")
