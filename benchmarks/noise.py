@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from _report import RESULTS, keep
+
 from recipes import Row, avow
 
 RECIPES = [f"flickr8k/vse_infty_{loss}" for loss in ("hinge", "ncr", "decl", "tcl", "tcl_decl")]
