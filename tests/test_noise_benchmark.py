@@ -31,7 +31,7 @@ def test_a_small_grid(tmp_path):
             done = subprocess.run(command, env=environment, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
         found = json.loads(results.read_text())
-        assert len(found["runs"]) == 4 and "-noise" not in done.stdout
+        assert len(found["runs"]) == 4 and ": rSum" not in done.stdout
         cells = found["summary"][toy]
         lost = cells["0"]["best"]["rsum"] - cells["0.5"]["best"]["rsum"]
         assert cells["0.5"]["lost"] == pytest.approx(lost, abs=0.01)

@@ -1,4 +1,4 @@
-"""The command line: `avow features | train | evaluate | trust | import | methods | recipes`.
+"""The command line: features, train, evaluate, trust, audit, import, methods and recipes.
 
 Each command is one file; it parses, calls and prints. A mistake of the user ends in one
 sentence on stderr and exit code 1 (2 where the command itself was misspelt), never in a
@@ -10,6 +10,7 @@ import sys
 
 import typer
 
+from avow.cli.audit import audit
 from avow.cli.evaluate import evaluate
 from avow.cli.features import features
 from avow.cli.import_ import import_
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (features, train, evaluate, trust, import_, methods, recipes):
+for command in (features, train, evaluate, trust, audit, import_, methods, recipes):
     app.command(command.__name__.rstrip("_"))(command)
 
 

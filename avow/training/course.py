@@ -1,7 +1,8 @@
 """From a recipe and a features folder to everything a training run needs."""
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ from jaxtyping import Bool
 from avow.assembly.features import default_folder
 from avow.assembly.model import Model, build_tokeniser, build_views
 from avow.assembly.pairs import FeaturedSplit
-from avow.assembly.recipe import Recipe
+from avow.assembly.recipe import Recipe, names
 from avow.blocks.pretrained import word_vectors
 from avow.core.contracts import Method, PairedDataset
-from avow.core.errors import BadFeatures
+from avow.core.errors import BadFeatures, BadRecipe
 from avow.core.seeds import seed_everything
 from avow.data._captions import TokenTable
 from avow.data._features import FeatureStore
@@ -64,6 +65,20 @@ def open_features(
         asked["backbone"] = wanted.backbone
     store.check(identity={**made, **asked})
     return store
+
+
+def fold_recipe(
+    name: str, data: str, dataset: str, changes: Sequence[str], seed: int
+) -> Recipe:
+    """The recipe that fold models of `data` are trained with; a usual one where none is named."""
+    usual = f"{dataset}/vse_infty_tcl_decl"
+    if not name and usual not in names():
+        raise BadRecipe(
+            f"There is no recipe {usual!r} to train fold models with. Expected one: name it "
+            "with --recipe, or name a trained run with --run."
+        )
+    found = Recipe.open(name or usual, [*changes, f"train.seed={seed}"])
+    return replace(found, data={**found.data, "name": data})
 
 
 def enrol(

@@ -86,9 +86,7 @@ def _probability(
     return Suspicion(np.clip(share * ratio, 0, 1), given, share)
 
 
-def _share(
-    given: Float[np.ndarray, " pairs"], made_up: Float[np.ndarray, " others"]
-) -> float:
+def _share(given: Float[np.ndarray, " pairs"], made_up: Float[np.ndarray, " others"]) -> float:
     """The smallest ratio of given to made-up pairs beyond any score.
 
     One standard deviation is added to every ratio, so that the smallest is not merely the
