@@ -70,7 +70,7 @@ def open_features(
 def fold_recipe(
     name: str, data: str, dataset: str, changes: Sequence[str], seed: int
 ) -> Recipe:
-    """The recipe that fold models of `data` are trained with; a usual one where none is named."""
+    """What fold models of `data` are trained with; a usual recipe where none is named."""
     usual = f"{dataset}/vse_infty_tcl_decl"
     if not name and usual not in names():
         raise BadRecipe(
