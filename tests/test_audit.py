@@ -1,4 +1,4 @@
-"""The audit: plain loops, wrong pairs found, files that come back, a page that can be ticked."""
+"""The audit: plain loops, wrong pairs found, files that come back, a page with ticks."""
 
 import csv
 import json
@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from browser import browser, visit  # noqa: F401
 from PIL import Image
 from samples import small_recipe, write_precomp
 from test_training import as_toml
@@ -263,7 +262,7 @@ def test_audit_from_the_command_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.browser
-def test_ticks_are_saved_and_read_back(tmp_path, visit, photographs):  # noqa: F811
+def test_ticks_are_saved_and_read_back(tmp_path, visit, photographs):
     found = [
         finding(n, 0.9 - n / 10, image=f"i{n // 2}.jpg", caption=f"caption {n // 2}{letter}")
         for n, letter in enumerate("abab")
