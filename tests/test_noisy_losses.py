@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 from sklearn.mixture import GaussianMixture
 
 from avow import losses
 from avow.core import folder
 from avow.core.contracts import Lesson
 from avow.losses._mixture import chance_of_higher
+from avow.losses._null import chance_of_right, normal_scores
 from avow.losses.ncr import predicted, softened
 
 
@@ -179,10 +181,53 @@ def test_the_past_counts_and_so_do_both_views():
         assert asked.settle(apart, None)[0].tolist() == expected, ask
 
 
-def test_soft_and_rounded_trust():
+@pytest.mark.parametrize("judge", ["null", "mixture"])
+def test_soft_and_rounded_trust(judge):
     values, _ = two_kinds(0.6)
     seen = values.float().expand(2, -1)
-    soft, _ = folder.build(losses, "tcl_decl").settle(seen, None)
-    hard, _ = folder.build(losses, "tcl_decl", round=True).settle(seen, None)
+    soft, _ = folder.build(losses, "tcl_decl", judge=judge).settle(seen, None)
+    hard, _ = folder.build(losses, "tcl_decl", judge=judge, round=True).settle(seen, None)
     assert ((soft > 0) & (soft < 1)).any() and set(hard.unique().tolist()) == {0.0, 1.0}
     assert torch.equal(soft.round(), hard)
+
+
+# --- pairs beside those that are wrong for certain -----------------------------------------
+
+
+def test_normal_scores_equal_a_plain_loop(scores):
+    found = normal_scores(scores / 0.1, torch.eye(8, dtype=torch.bool))
+    weight = (scores / 0.1).exp()
+
+    def stand(i: int, j: int) -> float:
+        row = sum(float(weight[i, k]) for k in range(8) if k not in (i, j))
+        column = sum(float(weight[k, j]) for k in range(8) if k not in (i, j))
+        return float(weight[i, j].log()) - (np.log(row) + np.log(column)) / 2
+
+    wrong = [stand(i, j) for i in range(8) for j in range(8) if i != j]
+    for i in range(8):
+        above = sum(value >= stand(i, i) for value in wrong)
+        assert float(found[i]) == pytest.approx(-norm.ppf((above + 0.5) / 57), abs=1e-9)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2, 0.6])
+def test_pairs_are_believed_as_often_as_they_are_right(noise):
+    """Whatever the share of wrong pairs, 0 included: no share has to be assumed."""
+    torch.manual_seed(1)
+    notes, wrong = [], []
+    for _ in range(60):
+        images = torch.nn.functional.normalize(torch.randn(64, 16), dim=1)
+        texts = torch.nn.functional.normalize(images + 0.15 * torch.randn(64, 16), dim=1)
+        bad = torch.rand(64) < noise
+        texts[bad] = torch.nn.functional.normalize(torch.randn(int(bad.sum()), 16), dim=1)
+        notes.append(normal_scores(images @ texts.T / 0.05, torch.eye(64, dtype=torch.bool)))
+        wrong.append(bad)
+    z, bad = torch.cat(notes), torch.cat(wrong)
+    trust = chance_of_right(z)
+    if noise:
+        assert float(z[bad].mean()) == pytest.approx(0, abs=0.15)
+        assert float(z[bad].std()) == pytest.approx(1, abs=0.15)
+        assert trust[bad].mean() < 0.15
+    assert trust[~bad].mean() > 0.85
+    assert float(trust.mean()) == pytest.approx(1 - noise, abs=0.08)
+    ordered = trust[z.argsort()]
+    assert (ordered.diff() >= 0).all()

@@ -4,8 +4,9 @@ As in TCL, view 0 learns image-to-text, view 1 text-to-image, and each teaches t
 in DECL, a pair believed wrong has no target and may only lose evidence. What is new is who
 decides: before every epoch after `warm_up` each view weighs every pair against its batch in
 both directions; these weights are averaged over the epochs (`history`) and over the views
-(`ask`), and two curves fitted to all of them say how likely each pair is right
-(`judge = "mixture"`). The answer is used as a share of the target, or rounded (`round`).
+(`ask`), and give the probability that each pair is right, a share of its target, or rounded
+(`round`). `judge = "null"` compares a pair with the other combinations of its batch, which
+are wrong for certain; "mixture" fits two curves to all pairs, as NCR does; "argmax" is DECL.
 
 `judge = "argmax"`, `ask = "own"`, `history = 0`, `risk = "squared"`, `kl_least = 0.1`,
 `kl_rate = 0`, `hinge = 0.8`, `tau = 0.1` and `agreement_steps = 0` are two networks of DECL,
@@ -33,10 +34,11 @@ from avow.core.opinion import (
     squared_risk,
 )
 from avow.losses._mixture import chance_of_higher
+from avow.losses._null import chance_of_right, normal_scores
 from avow.losses.decl import believed, softened_hinge, two_way_evidence
 
 Risk = Literal["entropy", "squared"]
-Judge = Literal["mixture", "argmax"]
+Judge = Literal["null", "mixture", "argmax"]
 Ask = Literal["own", "other", "mean", "both"]
 
 
@@ -112,12 +114,15 @@ class TclDecl(SiftingLoss):
         scores: Sequence[Float[Tensor, "images texts"]],
         match: Bool[Tensor, "images texts"],
     ) -> Float[Tensor, "views pairs"]:
-        """Logarithm of the pair's two-way evidence over that of its rivals in the batch.
+        """How far the pair's two-way evidence exceeds that of its rivals in the batch.
 
         The rivals are taken together, or the strongest alone where argmax judges.
         """
         found = []
         for one in scores:
+            if self.judge == "null":
+                found.append(normal_scores(self._opinion(one).log_evidence, match))
+                continue
             weight = two_way_evidence(one, self.tau, self.evidence)
             rivals = weight.masked_fill(match, -torch.inf)
             against = rivals.logsumexp(1) if self.judge == "mixture" else rivals.amax(1)
@@ -139,7 +144,8 @@ class TclDecl(SiftingLoss):
         }[self.ask]()
         if self.judge == "argmax":
             return (asked >= 0).to(seen.dtype), kept
-        trust = torch.stack([chance_of_higher(one) for one in asked])
+        chance = chance_of_right if self.judge == "null" else chance_of_higher
+        trust = torch.stack([chance(one) for one in asked])
         return (trust.round() if self.round else trust), kept
 
 
@@ -157,7 +163,7 @@ def build(
     agreement_steps: int = 3,
     agree_from: int = 1,
     warm_up: int = 2,
-    judge: Judge = "mixture",
+    judge: Judge = "null",
     ask: Ask = "mean",
     history: float = 0.5,
     round: bool = False,
