@@ -28,7 +28,7 @@ def normal_scores(
     wrong = stand[~match].sort().values
     own = stand.diagonal().contiguous()
     above = len(wrong) - torch.searchsorted(wrong, own)
-    chance = (above + 0.5) / (len(wrong) + 1)
+    chance = (above.double() + 0.5) / (len(wrong) + 1)
     return -torch.special.ndtri(chance).to(log_evidence.dtype)
 
 
