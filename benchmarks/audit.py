@@ -34,9 +34,9 @@ from avow.data._noise import Noise, draw_noise, with_noise
 from avow.data._open import open_dataset
 from avow.training.course import fold_recipe, open_features
 from avow.training.folds import train_folds
-from avow.trust._standing import Standing, given_pairs, made_up_pairs, standing
+from avow.trust._standing import Standing
 from avow.trust._suspicion import suspect
-from avow.trust.audit import Part, parted
+from avow.trust.audit import Part, looked_at, parted
 
 CLEANLAB = ("self_confidence", "normalized_margin")
 
@@ -127,8 +127,7 @@ class Looked:
     """One gallery: how its pairs stand, and what cleanlab makes of them."""
 
     def __init__(self, scores: list[np.ndarray], tau: float, image_of: np.ndarray, seed: int):
-        self.given = standing(scores, given_pairs(image_of), tau)
-        self.made_up = standing(scores, made_up_pairs(image_of, seed), tau)
+        self.standings = looked_at(scores, image_of, tau, seed)
         chances = softmax(np.mean(scores, 0).T.astype(np.float64) / tau, axis=1)
         self.cleanlab = {
             method: get_label_quality_scores(image_of, chances, method=method)
@@ -157,10 +156,8 @@ def compared(
     looked: list[Looked], wrong: np.ndarray, image_of: np.ndarray, seed: int
 ) -> dict[str, Any]:
     """Ours, cleanlab's and the raw similarity over all galleries together."""
-    given, made_up = (
-        _joined([getattr(one, kind) for one in looked]) for kind in ("given", "made_up")
-    )
-    found = suspect(given, made_up, image_of, seed)
+    given, *wrongly = (_joined(list(kind)) for kind in zip(*(one.standings for one in looked)))
+    found = suspect(given, wrongly, image_of, seed)
     scores = {"avow": found.order, "similarity": -given.measures["similarity"].numpy()}
     for method in CLEANLAB:
         joined = np.concatenate([one.cleanlab[method] for one in looked])

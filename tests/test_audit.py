@@ -29,7 +29,7 @@ from avow.trust._audit_files import (
 from avow.trust._audit_page import write_page
 from avow.trust._standing import given_pairs, made_up_pairs, standing
 from avow.trust._suspicion import suspect
-from avow.trust.audit import Audit, Finding, Judged
+from avow.trust.audit import Audit, Finding, Judged, looked_at
 
 
 def scores_of(image_of: np.ndarray, seed: int = 0, views: int = 2) -> list[np.ndarray]:
@@ -75,17 +75,19 @@ def test_standing_equals_a_plain_loop():
         )
 
 
-def test_made_up_pairs_are_wrong_and_of_every_kind():
+@pytest.mark.parametrize("together", [False, True])
+def test_made_up_pairs_are_wrong_and_of_either_kind(together):
     image_of = np.repeat(np.arange(100), 3)
-    made = made_up_pairs(image_of, 0)
+    made = made_up_pairs(image_of, 0, together)
     assert (made.image.numpy() != image_of).all()
     assert 0.4 < (made.hidden_images >= 0).float().mean() < 0.6
     own = torch.from_numpy(image_of)
+    beside = own if together else made.image
     for place in range(len(made)):
         siblings = made.siblings[place]
         owners = set(own[siblings[siblings >= 0]].tolist())
         # of the image it came to, or of the one it left together with them
-        assert owners in ({int(made.image[place])}, {int(own[place])})
+        assert owners == {int(beside[place])}
         assert int(made.text[place]) not in siblings.tolist()
 
 
@@ -110,8 +112,8 @@ def test_wrong_pairs_are_found_and_counted(by):
     noise = draw_noise(split, 0.2, by, "derangement")
     wrong, said = noise.wrong(split), noise.image_of(split)
     views = scores_of(truth)
-    given = standing(views, given_pairs(said), 0.05)
-    found = suspect(given, standing(views, made_up_pairs(said, 0), 0.05), said)
+    given, *astray = looked_at(views, said, 0.05, 0)
+    found = suspect(given, astray, said)
     raw = average_precision_score(wrong, -given.measures["similarity"].numpy())
     assert average_precision_score(wrong, found.order) > max(raw, 0.9)
     assert found.share == pytest.approx(0.2, abs=0.06)
@@ -168,10 +170,8 @@ def test_the_lists_and_cleanlab_s_columns(tmp_path):
 
 
 def test_what_was_judged_is_kept_for_the_same_model_only(tmp_path):
-    views = scores_of(IMAGE_OF)
-    made = standing(views, made_up_pairs(IMAGE_OF, 0), 0.1)
-    given = standing(views, given_pairs(IMAGE_OF), 0.1)
-    judged = Judged(np.arange(24), given, made, ["i"] * 24, ["é"] * 24)
+    given, *astray = looked_at(scores_of(IMAGE_OF), IMAGE_OF, 0.1, 0)
+    judged = Judged(np.arange(24), given, *astray, ["i"] * 24, ["é"] * 24)
     save_judged(judged, tmp_path / "judged-0.npz", "abc")
     again = load_judged(tmp_path / "judged-0.npz", "abc")
     assert again is not None and again.better_caption == ["é"] * 24

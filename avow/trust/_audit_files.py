@@ -23,7 +23,7 @@ from avow.core.contracts import PairedDataset, Split
 from avow.core.errors import BadData, WrongTrust
 from avow.core.files import new_folder, room_needed, write_text
 from avow.trust._standing import Standing
-from avow.trust.audit import Audit, Finding, Judged
+from avow.trust.audit import KINDS, Audit, Finding, Judged
 
 Choice = Literal["right", "wrong", "move"]
 COLUMNS = ("split", "pair", "image", "caption", "decision", "better_image")
@@ -66,7 +66,7 @@ def _csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
 
 def save_judged(judged: Judged, path: Path, fingerprint: str) -> None:
     arrays: dict[str, Any] = {"captions": judged.captions, "fingerprint": fingerprint}
-    for kind in ("given", "made_up"):
+    for kind in KINDS:
         measures = getattr(judged, kind).measures
         arrays |= {f"{kind}/{name}": value.numpy() for name, value in measures.items()}
     arrays["better_image"] = np.array(judged.better_image)
@@ -96,10 +96,10 @@ def load_judged(path: Path, fingerprint: str) -> Judged | None:
                 if name.startswith(f"{kind}/")
             }
         )
-        for kind in ("given", "made_up")
+        for kind in KINDS
     }
     better = (arrays["better_image"].tolist(), arrays["better_caption"].tolist())
-    return Judged(arrays["captions"], kinds["given"], kinds["made_up"], *better)
+    return Judged(arrays["captions"], *kinds.values(), *better)
 
 
 # --- decisions ----------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def write_cleaned(
                     removed.append(row)
                     continue
             lines.append(row)
-            counts["kept"] += decision is None or decision.choice == "right"
+            counts["kept"] += decision is None
     if told:
         one = next(iter(told.values()))
         raise WrongTrust(

@@ -47,11 +47,13 @@ def given_pairs(image_of: Int[np.ndarray, " texts"]) -> Pairs:
     )
 
 
-def made_up_pairs(image_of: Int[np.ndarray, " texts"], seed: int) -> Pairs:
-    """Every caption with an image that is not its own, in each of the ways this happens.
+def made_up_pairs(
+    image_of: Int[np.ndarray, " texts"], seed: int, together: bool = False
+) -> Pairs:
+    """Every caption with an image that is not its own.
 
-    A caption alone goes astray, or all captions of an image go together; and what belongs to
-    either may be among the rivals, or absent from the data altogether.
+    The caption goes astray alone, or `together` with all captions of its image. What belongs
+    to either may be among the rivals or, for every other pair, absent from the data.
     """
     rng = np.random.default_rng(seed)
     families = _families(image_of)
@@ -59,11 +61,11 @@ def made_up_pairs(image_of: Int[np.ndarray, " texts"], seed: int) -> Pairs:
     own = torch.from_numpy(np.asarray(image_of, np.int64))
     shift = rng.integers(1, len(families), len(text))
     image = (own + torch.from_numpy(shift)) % len(families)
-    together = torch.from_numpy(rng.random(len(text)) < 0.5)
     absent = torch.from_numpy(rng.random(len(text)) < 0.5)
     moved, stayed = _without(families[own], text), families[image]
-    siblings = torch.where(together[:, None], moved, stayed)
-    hidden = torch.where((together & absent)[:, None], stayed, torch.full_like(stayed, NOBODY))
+    siblings = moved if together else stayed
+    hides = absent[:, None] & together
+    hidden = torch.where(hides, stayed, torch.full_like(stayed, NOBODY))
     images = torch.where(absent, own, torch.full_like(own, NOBODY))
     return Pairs(text, image, siblings, hidden, images[:, None])
 

@@ -27,6 +27,7 @@ from avow.trust._standing import Standing, given_pairs, made_up_pairs, standing
 from avow.trust._suspicion import suspect
 
 FEWEST = 50
+KINDS = ("given", "alone", "together")
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,10 @@ class Judged:
 
     captions: Int[np.ndarray, " pairs"]
     given: Standing
-    made_up: Standing
+    alone: Standing
+    """The same captions astray one by one: made up, and wrong for certain."""
+    together: Standing
+    """And all captions of an image astray together."""
     better_image: list[str]
     better_caption: list[str]
 
@@ -117,8 +121,8 @@ def audit(
             f"There are {len(order)} pairs to judge in split {name!r}. Expected at least "
             f"{FEWEST}, from which to learn what is usual; audit a larger split."
         )
-    given, made_up = (_joined(judged, kind) for kind in ("given", "made_up"))
-    found = suspect(given, made_up, split.image_of[order], seed)
+    given, *wrong = (_joined(judged, kind) for kind in KINDS)
+    found = suspect(given, wrong, split.image_of[order], seed)
     images = [name for part in judged for name in part.better_image]
     captions = [text for part in judged for text in part.better_caption]
     rows = []
@@ -163,14 +167,11 @@ def judge_part(
         place[images] = np.arange(len(images))
         image_of = place[split.image_of[texts]]
         scores = [_compared(model, n, views, images, texts, device) for n in range(len(views))]
-        made_up = standing(scores, made_up_pairs(image_of, seed), tau)
-        together = np.mean(scores, 0)
-        best = _others(together, image_of)
+        best = _others(np.mean(scores, 0), image_of)
         found.append(
             Judged(
                 part.captions[texts],
-                standing(scores, given_pairs(image_of), tau),
-                made_up,
+                *looked_at(scores, image_of, tau, seed),
                 [split.image_ids[images[n]] for n in best[0]],
                 [split.captions[texts[n]] for n in best[1]],
             )
@@ -178,11 +179,26 @@ def judge_part(
         progress(len(texts))
     return Judged(
         np.concatenate([one.captions for one in found]),
-        _joined(found, "given"),
-        _joined(found, "made_up"),
+        *(_joined(found, kind) for kind in KINDS),
         [name for one in found for name in one.better_image],
         [text for one in found for text in one.better_caption],
     )
+
+
+def looked_at(
+    scores: Sequence[Float[np.ndarray, "images texts"]],
+    image_of: Int[np.ndarray, " texts"],
+    tau: float,
+    seed: int,
+) -> tuple[Standing, Standing, Standing]:
+    """How the given pairs stand, and the same captions astray alone and together."""
+    pairs = (
+        given_pairs(image_of),
+        made_up_pairs(image_of, seed),
+        made_up_pairs(image_of, seed + 1, together=True),
+    )
+    given, alone, together = (standing(scores, chosen, tau) for chosen in pairs)
+    return given, alone, together
 
 
 def _encoded(
