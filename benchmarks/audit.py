@@ -156,7 +156,8 @@ def compared(
     looked: list[Looked], wrong: np.ndarray, image_of: np.ndarray, seed: int
 ) -> dict[str, Any]:
     """Ours, cleanlab's and the raw similarity over all galleries together."""
-    given, *wrongly = (_joined(list(kind)) for kind in zip(*(one.standings for one in looked)))
+    kinds = zip(*(one.standings for one in looked), strict=True)
+    given, *wrongly = (_joined(list(kind)) for kind in kinds)
     found = suspect(given, wrongly, image_of, seed)
     scores = {"avow": found.order, "similarity": -given.measures["similarity"].numpy()}
     for method in CLEANLAB:
