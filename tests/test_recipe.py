@@ -73,7 +73,8 @@ def test_unknown_training_setting():
 
 def test_unknown_part():
     assert message(BadRecipe, "flickr8k/vse_infty_tcl", ["optimiser.lr=3"]) == (
-        "A recipe has no setting 'optimiser'. It has: data, features, method, loss, train."
+        "A recipe has no setting 'optimiser'. It has: data, features, method, loss, train, "
+        "noise."
     )
 
 
@@ -120,5 +121,6 @@ def test_a_part_without_a_name():
 
 def test_unknown_method_and_loss():
     assert message(UnknownName, "flickr8k/vse_infty_tcl", loss="tlc") == (
-        "There is no 'tlc' in losses. Did you mean 'tcl'? There are: hinge, selhn, tcl."
+        "There is no 'tlc' in losses. Did you mean 'tcl'? There are: decl, hinge, ncr, "
+        "selhn, tcl, tcl_decl."
     )

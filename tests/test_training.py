@@ -46,8 +46,18 @@ def run_recipe(
 ADAPTED = {
     "dive": {"train": {"epochs": 5}},
     "gsmn": {"train": {"epochs": 8, "batch": 12}},
-    "saf": {"hinge": {"warm_up": 20}, "selhn": {"near": 2.0}, "train": {"epochs": 8}},
-    "sgr": {"hinge": {"warm_up": 20}, "selhn": {"near": 2.0}, "train": {"epochs": 8}},
+    "saf": {
+        "hinge": {"warm_up": 20},
+        "ncr": {"warm_up": 20},
+        "selhn": {"near": 2.0},
+        "train": {"epochs": 8},
+    },
+    "sgr": {
+        "hinge": {"warm_up": 20},
+        "ncr": {"warm_up": 20},
+        "selhn": {"near": 2.0},
+        "train": {"epochs": 8},
+    },
 }
 
 

@@ -23,6 +23,8 @@ class FeaturedSplit:
     image_of: Int[np.ndarray, " captions"]
     boxes: Float[np.ndarray, "parts 4"] | None
     """Where the parts lie, where it is the same in every image."""
+    kept: Int[np.ndarray, " captions"] | None = None
+    """For each caption, its place in the split before some were left out."""
 
     @classmethod
     def join(
@@ -62,6 +64,7 @@ class FeaturedSplit:
             tuple(split.captions[index] for index in chosen),
             place[split.image_of[chosen]],
             boxes,
+            chosen,
         )
 
     @property

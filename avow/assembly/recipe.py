@@ -5,6 +5,7 @@
     [method]    name, and the keyword arguments of its `build`
     [loss]      name, and the keyword arguments of its `build`
     [train]     the fields of `Training` below
+    [noise]     wrong pairs put into the training split (absent: none)
 
 Every key is checked against what the named part really takes, so a typo stops in a
 second with the list of real settings.
@@ -78,6 +79,23 @@ class Features:
 
 
 @dataclass(frozen=True)
+class Noisy:
+    """Wrong pairs in the training split; `data/_noise.py` says what the words mean."""
+
+    ratio: float = 0.0
+    by: Literal["image", "caption"] = "image"
+    kind: Literal["permutation", "derangement"] = "permutation"
+    seed: int = 0
+    """Its own: runs with several training seeds may share one noise."""
+    file: str = ""
+    """A published or saved index, instead of drawing one."""
+
+    @property
+    def is_none(self) -> bool:
+        return not self.ratio and not self.file
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A checked recipe; `build_*` turn its parts into objects."""
 
@@ -87,6 +105,7 @@ class Recipe:
     method: dict[str, Any]
     loss: dict[str, Any]
     train: Training
+    noise: Noisy | None = None
 
     @classmethod
     def open(cls, name: str, changes: Sequence[str] = (), loss: str | None = None) -> "Recipe":
@@ -110,7 +129,7 @@ class Recipe:
     @classmethod
     def from_dict(cls, name: str, content: dict[str, Any]) -> "Recipe":
         content = copy.deepcopy(content)
-        known = ("data", "features", "method", "loss", "train")
+        known = ("data", "features", "method", "loss", "train", "noise")
         for key, value in content.items():
             if key not in known:
                 raise BadRecipe(folder.unknown_setting("A recipe", key, known))
@@ -127,7 +146,9 @@ class Recipe:
         if "features" in content:
             made = _fill(Features, "features", content["features"])
         train = _fill(Training, "train", content.get("train", {}))
-        recipe = cls(name, content["data"], made, content["method"], content["loss"], train)
+        noise = _fill(Noisy, "noise", content["noise"]) if "noise" in content else None
+        parts = (content["data"], made, content["method"], content["loss"], train, noise)
+        recipe = cls(name, *parts)
         recipe._check_settings()
         return recipe
 
@@ -138,6 +159,8 @@ class Recipe:
             out["features"] = dataclasses.asdict(self.features)
         out |= {"method": self.method, "loss": self.loss}
         out["train"] = dataclasses.asdict(self.train)
+        if self.noise is not None:
+            out["noise"] = dataclasses.asdict(self.noise)
         return out
 
     def build_loss(self) -> Loss:

@@ -10,6 +10,7 @@ import sys
 
 import typer
 
+from avow.cli.audit import audit
 from avow.cli.calibrate import calibrate
 from avow.cli.evaluate import evaluate
 from avow.cli.explain import explain
@@ -34,7 +35,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(index, search, explain, serve, calibrate),
-    *(features, train, evaluate, trust, import_, methods, recipes),
+    *(features, train, evaluate, trust, audit, import_, methods, recipes),
 )
 for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)

@@ -301,6 +301,36 @@ class Loss(ABC):
         """Yield each value to minimise; the trainer takes one step per value."""
 
 
+class SiftingLoss(Loss):
+    """A loss that judges, between epochs, which training pairs are rightly paired.
+
+    Before an epoch that it sifts for, every pair is looked at once, in a batch and in
+    evaluation mode. What `settle` makes of all these looks is the trust of the lessons.
+    """
+
+    @abstractmethod
+    def sifts(self, epoch: int) -> bool: ...
+
+    @abstractmethod
+    def glance(
+        self,
+        scores: Sequence[Float[Tensor, "images texts"]],
+        match: Bool[Tensor, "images texts"],
+    ) -> Float[Tensor, "views pairs"]:
+        """What each view makes of each pair of one batch."""
+
+    @abstractmethod
+    def settle(
+        self,
+        seen: Float[Tensor, "views pairs"],
+        before: Float[Tensor, "views pairs"] | None,
+    ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
+        """The trust in all pairs of the split, and what to keep for the next time.
+
+        seen: every `glance`, in the order of the split. before: what was kept last time.
+        """
+
+
 # --- doubt ------------------------------------------------------------------------------
 
 

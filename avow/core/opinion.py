@@ -86,6 +86,16 @@ class Opinion:
         """The same opinion with the evidence of the true matches taken away."""
         return Opinion(self.log_evidence.masked_fill(match, -torch.inf))
 
+    def discounted(self, target: Float[Tensor, "*queries K"]) -> "Opinion":
+        """The same with a share of each candidate's evidence taken away, 0 to 1.
+
+        With a target of zeros and ones this is `without`: alpha becomes
+        target + (1 - target) alpha (DECL, below Eq. 6).
+        """
+        whole = target >= 1
+        left = torch.log1p(-target.masked_fill(whole, 0))
+        return Opinion((self.log_evidence + left).masked_fill(whole, -torch.inf))
+
 
 def log_evidence(
     similarity: Float[Tensor, "*queries K"], tau: float, kind: EvidenceKind
@@ -107,9 +117,11 @@ def log_evidence(
 
 
 def dirichlet_risk(
-    opinion: Opinion, match: Bool[Tensor, "*queries K"]
+    opinion: Opinion, match: Bool[Tensor, "*queries K"] | Float[Tensor, "*queries K"]
 ) -> Float[Tensor, "*queries"]:
     r"""Expected cross-entropy of the match under the Dirichlet (TCL Eq. 7).
+
+    A match may count in part, where it is not wholly believed.
 
     $$ \mathcal{L}_q = \sum_k y_{qk}\,\bigl(\psi(S_q) - \psi(\alpha_{qk})\bigr) $$
 
@@ -121,6 +133,26 @@ def dirichlet_risk(
     """
     gap = _digamma(opinion.log_strength) - _digamma(opinion.log_alpha)
     return (gap * match).sum(-1)
+
+
+def squared_risk(
+    opinion: Opinion, target: Float[Tensor, "*queries K"]
+) -> Float[Tensor, "*queries"]:
+    r"""Expected squared distance of the target under the Dirichlet (DECL Eq. 1).
+
+    $$ \mathcal{L}_m = \sum_j (y_j - \hat p_j)^2 + \frac{\hat p_j (1 - \hat p_j)}{L + 1} $$
+
+    | symbol    | here                  |
+    |-----------|-----------------------|
+    | $\hat p$  | `opinion.probability` |
+    | $L$       | `opinion.strength`    |
+    | $y$       | `target`              |
+    """
+    probability = opinion.probability
+    # 1 / (L + 1), of which L alone may not fit in float32
+    narrow = (-softplus(opinion.log_strength)).exp()
+    spread = probability * (1 - probability) * narrow
+    return ((target - probability).square() + spread).sum(-1)
 
 
 def kl_to_uniform(opinion: Opinion) -> Float[Tensor, "*queries"]:

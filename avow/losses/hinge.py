@@ -21,7 +21,9 @@ Reduce = Literal["sum", "mean"]
 
 
 def violation(
-    scores: Float[Tensor, "queries K"], match: Bool[Tensor, "queries K"], margin: float
+    scores: Float[Tensor, "queries K"],
+    match: Bool[Tensor, "queries K"],
+    margin: float | Float[Tensor, "#queries #K"],
 ) -> Float[Tensor, "queries K"]:
     """How far each wrong candidate comes within `margin` of the weakest match."""
     weakest = scores.masked_fill(~match, torch.inf).amin(-1, keepdim=True)

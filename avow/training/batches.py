@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from avow.assembly.pairs import FeaturedSplit, whole
@@ -62,6 +62,8 @@ class Batches:
                 "train.batch."
             )
         self.resident = self._load() if device.type != "cpu" else None
+        self.trust: Float[Tensor, "views captions"] | None = None
+        """How far each view believes each pair of the split; None believes all."""
 
     def __len__(self) -> int:
         """Whole batches in an epoch; what is left over waits for the next epoch."""
@@ -96,12 +98,31 @@ class Batches:
             lesson = Lesson(
                 seen.to(self.device),
                 match.to(self.device),
-                torch.ones(self.views, len(seen), device=self.device),
+                self._trust(seen),
                 epoch,
                 step,
             )
             visual = self.change(visual, train.regions_changed, draw)
             return Batch(visual, text.to(self.device), lesson)
+
+    def unchanged(self, epoch: int) -> Iterator[Batch]:
+        """Every pair once, not augmented, in a shuffled order of its own.
+
+        The last batch is filled up from the front, so that all have as many candidates.
+        """
+        size, count = self.train.batch, len(self.split.captions)
+        draw = generator(self.train.seed, "sifting", epoch)
+        order = torch.randperm(count, generator=draw)
+        order = torch.cat([order, order[: -count % size]])
+        for pairs in order.split(size):
+            lesson = Lesson(pairs, self._match(pairs), self._trust(pairs), epoch, 0)
+            visual = self._regions(self.split.image_of[pairs.numpy()])
+            yield Batch(visual, self.table.tokens(pairs).to(self.device), lesson)
+
+    def _trust(self, pairs: Int[Tensor, " pairs"]) -> Float[Tensor, "views pairs"]:
+        if self.trust is None:
+            return torch.ones(self.views, len(pairs), device=self.device)
+        return self.trust[:, pairs].to(self.device)
 
     def _match(self, pairs: Int[Tensor, " pairs"]) -> Bool[Tensor, "pairs pairs"]:
         if not self.train.same_image_matches:

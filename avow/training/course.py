@@ -1,19 +1,25 @@
 """From a recipe and a features folder to everything a training run needs."""
 
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
 
 from avow.assembly.features import default_folder
 from avow.assembly.model import Model, build_tokeniser, build_views
 from avow.assembly.pairs import FeaturedSplit
-from avow.assembly.recipe import Recipe
+from avow.assembly.recipe import Recipe, names
 from avow.blocks.pretrained import word_vectors
 from avow.core.contracts import Method, PairedDataset
-from avow.core.errors import BadFeatures
+from avow.core.errors import BadFeatures, BadRecipe
 from avow.core.seeds import seed_everything
 from avow.data._captions import TokenTable
 from avow.data._features import FeatureStore
+from avow.data._noise import Noise, draw_noise, read_noise, with_noise
 from avow.data._open import open_dataset
 from avow.data._vocabulary import Vocabulary
 
@@ -26,6 +32,8 @@ class Course:
     train_table: TokenTable
     dev: FeaturedSplit
     dev_table: TokenTable
+    wrong: Bool[np.ndarray, " captions"] | None = None
+    """Which training pairs were made wrong on purpose; nothing learns from it."""
 
 
 def open_data(recipe: Recipe) -> PairedDataset:
@@ -59,11 +67,27 @@ def open_features(
     return store
 
 
+def fold_recipe(
+    name: str, data: str, dataset: str, changes: Sequence[str], seed: int
+) -> Recipe:
+    """What fold models of `data` are trained with; a usual recipe where none is named."""
+    usual = f"{dataset}/vse_infty_tcl_decl"
+    if not name and usual not in names():
+        raise BadRecipe(
+            f"There is no recipe {usual!r} to train fold models with. Expected one: name it "
+            "with --recipe, or name a trained run with --run."
+        )
+    found = Recipe.open(name or usual, [*changes, f"train.seed={seed}"])
+    return replace(found, data={**found.data, "name": data})
+
+
 def enrol(
     recipe: Recipe, dataset: PairedDataset, store: FeatureStore | None
 ) -> tuple[Model, Course]:
     """A fresh model for `recipe`, and the data it will be trained and judged on."""
-    train = FeaturedSplit.join(dataset, "train", store)
+    noise = drawn_noise(recipe, dataset)
+    paired = dataset if noise is None else with_noise(dataset, noise)
+    train = FeaturedSplit.join(paired, "train", store)
     dev = FeaturedSplit.join(dataset, "dev", store)
     # published vocabularies are built from train and dev captions
     tokeniser = build_tokeniser(recipe, [*train.captions, *dev.captions])
@@ -76,14 +100,32 @@ def enrol(
     if store is not None:
         visual["identity"] = store.manifest["backbone"]
         history["features"] = store.fingerprint
+    wrong = None
+    if noise is not None and recipe.noise is not None:
+        wrong = noise.wrong(dataset.splits["train"])[train.kept]
+        told = {"wrong": float(wrong.mean()), "fingerprint": paired.fingerprint}
+        history["noise"] = {**dataclasses.asdict(recipe.noise), **told}
     model = Model(recipe, views, tokeniser, visual, history)
     course = Course(
         train,
         TokenTable.from_captions(tokeniser, train.captions),
         dev,
         TokenTable.from_captions(tokeniser, dev.captions),
+        wrong,
     )
     return model, course
+
+
+def drawn_noise(recipe: Recipe, dataset: PairedDataset) -> Noise | None:
+    """The noise that a recipe asks for, the same whenever it is asked."""
+    asked = recipe.noise
+    if asked is None or asked.is_none:
+        return None
+    if asked.file:
+        return read_noise(Path(asked.file), asked.by)
+    if "train" not in dataset.splits:
+        return None  # refused where the split is joined with its features
+    return draw_noise(dataset.splits["train"], asked.ratio, asked.by, asked.kind, asked.seed)
 
 
 def _start_from_vectors(views: list[Method], vocabulary: Vocabulary, source: str) -> None:

@@ -1,6 +1,6 @@
 """The training loop, whole: one optimiser step per value the loss yields.
 
-    for each epoch:  set the learning rate
+    for each epoch:  set the learning rate; sift the pairs where the loss wants it
       for each batch:  for each value of Loss.steps:  backward, clip, step
       evaluate on dev; keep the best; save where to go on
 
@@ -20,9 +20,10 @@ from tqdm import tqdm
 from avow.assembly.evaluate import evaluate, score_views
 from avow.assembly.model import Model
 from avow.assembly.recipe import Training
-from avow.core.contracts import Loss, Method
+from avow.core.contracts import Loss, Method, SiftingLoss
 from avow.core.seeds import mix
 from avow.training.batches import Batch, Batches
+from avow.training.cleaning import sift
 from avow.training.compare import Comparison
 from avow.training.course import Course
 from avow.training.graphs import Graphed
@@ -49,7 +50,9 @@ def train(
     loss = model.recipe.build_loss()
     model.to(str(accelerator.device))
     optimiser = build_optimiser(model.views, settings)
-    reached = load_state(run, model.views, optimiser) if resume else Progress()
+    reached, sifted = Progress(), None
+    if resume:
+        reached, sifted = load_state(run, model.views, optimiser)
     comparison, optimiser = accelerator.prepare(
         Comparison(model.views, settings.gather, settings.precision == "bf16"), optimiser
     )
@@ -81,13 +84,17 @@ def train(
         if accelerator.num_processes == 1:
             let_rest(model.views, reached.epoch < settings.pretrained_from)
         started = saved = time.monotonic()
+        if isinstance(loss, SiftingLoss):
+            bf16 = settings.precision == "bf16"
+            sifted = sift(loss, model.views, batches, reached.epoch, sifted, bf16)
+            batches.trust = sifted.trust
         values = _Mean(accelerator.device)
         for batch in batches.epoch(reached.epoch, reached.batch):
             values.add(learner.learn(batch))
             reached = reached.after_batch()
             bar.update()
             if time.monotonic() - saved > SAVE_EVERY and accelerator.is_main_process:
-                save_state(run, model.views, optimiser, reached)
+                save_state(run, model.views, optimiser, reached, sifted)
                 saved = time.monotonic()
         took = time.monotonic() - started
         result = _judge(model, course, accelerator)
@@ -99,13 +106,14 @@ def train(
             seconds=round(took, 3),
             batches=len(batches),
             dev=result,
+            **({} if sifted is None else {"sifted": sifted.told(course.wrong)}),
         )
         bar.set_postfix(dev_rsum=f"{result['rsum']:.1f}", best=f"{reached.best:.1f}")
         if accelerator.is_main_process:
             if reached.best_epoch == reached.epoch:
                 model.history |= {"dev": result, "epoch": reached.epoch}
                 save_best(run, model, reached)
-            save_state(run, model.views, optimiser, reached)
+            save_state(run, model.views, optimiser, reached, sifted)
         accelerator.wait_for_everyone()
     let_rest(model.views, False)
     bar.close()

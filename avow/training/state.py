@@ -23,6 +23,7 @@ from avow.assembly.recipe import Recipe
 from avow.core.contracts import Method
 from avow.core.errors import WrongCheckpoint
 from avow.core.files import new_folder, write_text
+from avow.training.cleaning import Sifted
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,11 @@ def save_best(run: Path, model: Model, reached: Progress) -> None:
 
 
 def save_state(
-    run: Path, views: Sequence[Method], optimiser: Optimizer, reached: Progress
+    run: Path,
+    views: Sequence[Method],
+    optimiser: Optimizer,
+    reached: Progress,
+    sifted: Sifted | None = None,
 ) -> None:
     name = f"last-{reached.epoch:05d}-{reached.batch:06d}"
     with new_folder(run / name) as home:
@@ -64,16 +69,19 @@ def save_state(
             "views": [view.state_dict() for view in views],
             "optimiser": optimiser.state_dict(),
             "progress": dataclasses.asdict(reached),
+            "sifted": None if sifted is None else dataclasses.asdict(sifted),
         }
         torch.save(content, home / "training.pt")
     _point(run, "last", name)
 
 
-def load_state(run: Path, views: Sequence[Method], optimiser: Optimizer) -> Progress:
+def load_state(
+    run: Path, views: Sequence[Method], optimiser: Optimizer
+) -> tuple[Progress, Sifted | None]:
     """Put weights and optimiser back; where nothing was saved yet, start at the start."""
     pointer = run / "last"
     if not pointer.is_file():
-        return Progress()
+        return Progress(), None
     path = run / pointer.read_text().strip() / "training.pt"
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -85,7 +93,8 @@ def load_state(run: Path, views: Sequence[Method], optimiser: Optimizer) -> Prog
             f"The training state {str(path)!r} cannot be used ({error}). Expected the "
             "state of the same recipe; train without --resume to start anew."
         ) from error
-    return Progress(**content["progress"])
+    sifted = content.get("sifted")
+    return Progress(**content["progress"]), None if sifted is None else Sifted(**sifted)
 
 
 def open_run(run: Path, recipe: Recipe, resume: bool) -> None:

@@ -48,7 +48,7 @@ def _card(
         listed = [_picture_answer(answer, pictures) for answer in answers]
         kind = "pictured"
     else:
-        asked = _photograph(str(example["query"]), "Query photograph", "asked", pictures)
+        asked = photograph(str(example["query"]), "Query photograph", "asked", pictures)
         listed = [_text_answer(answer) for answer in answers]
         kind = "written"
     shown = element("ol", *listed, class_=f"answers {kind}") if listed else Html("")
@@ -72,7 +72,7 @@ def _said(example: dict[str, Any], setting: str) -> Html:
 
 def _picture_answer(answer: dict[str, Any], pictures: Pictures | None) -> Html:
     told = _told(answer)
-    picture = _photograph(str(answer["id"]), "Photograph", "", pictures)
+    picture = photograph(str(answer["id"]), "Photograph", "", pictures)
     return element("li", picture, element("span", told), **_class(answer))
 
 
@@ -92,7 +92,7 @@ def _class(answer: dict[str, Any]) -> dict[str, str]:
     return {"class_": "right"} if answer.get("right") else {}
 
 
-def _photograph(name: str, what: str, kind: str, pictures: Pictures | None) -> Html:
+def photograph(name: str, what: str, kind: str, pictures: Pictures | None) -> Html:
     path = pictures(name) if pictures is not None else None
     if path is None:
         return element("span", name, class_="unseen")

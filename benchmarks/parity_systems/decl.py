@@ -1,43 +1,38 @@
-"""DECL: the evidence of SAF or SGR; its own losses are not in Avow yet.
-
-Without the loss nothing can be trained here, so what was recorded after training is checked
-on the recorded weights, where there are any.
-"""
+"""DECL: the evidence of SAF or SGR, its losses, and two steps of training."""
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
 
 from avow.assembly.published import Imported
-from avow.core.opinion import Opinion
-from parity_systems._claims import Claim, When, inputs, not_yet
+from avow.core.opinion import Opinion, kl_to_uniform, squared_risk
+from avow.losses.decl import believed, softened_hinge
+from avow.training.batches import Batch
+from parity_systems._claims import Claim, When, inputs, stepwise
 from parity_systems._oracle import Oracle
 from parity_systems._ranking import of_ranks
-from parity_systems._steps import Seen, see
+from parity_systems._steps import Course, Seen, enrol, see
 
 PREFIXES = ("decl_",)
 
 
 def recompute(oracle: Oracle) -> Iterator[Claim]:
     imported = oracle.imported("decl", squash="tanh")
-    later = [name for name in oracle.arrays if name.startswith(("mse_", "rdh_", "train_log_"))]
-    yield from not_yet(later, "the losses of DECL")
     yield from inputs("train_preds")
-    yield from evaluated(oracle, imported, "init")
+    yield from evaluated(oracle, imported, "init", "start")
     yield from batch(oracle, imported)
-    trained = sorted(name for name in oracle.arrays if re.match(r"after\d+_", name))
-    for step in sorted({re.findall(r"\d+", name)[0] for name in trained}):
-        name = f"after_step{step}.pt"
-        if name not in oracle.states:
-            found = [name for name in trained if name.startswith(f"after{step}_")]
-            yield from not_yet(found, "the losses of DECL")
-            continue
-        theirs = oracle.imported("decl", oracle.states[name], squash="tanh")
-        yield from evaluated(oracle, theirs, f"after{step}")
-        seen = see(theirs.views[0], oracle.problem.visual, oracle.problem.text)
-        recorded = oracle.arrays[f"after{step}_sims_sigmoid"]
-        yield Claim(name, seen.score.sigmoid(), expected=recorded, note="its sims_sigmoid")
+    course = enrol(imported, oracle.options, "adam")
+    log: dict[str, list[float]] = {}
+    for step in range(1, len(oracle.arrays["train_log_Loss"]) + 1):
+        learn(course, oracle, step, log)
+        yield from evaluated(oracle, imported, f"after{step}", "after")
+        yield from recorded_state(oracle, imported, step)
+    for name, values in log.items():
+        yield from stepwise(f"train_log_{name}", values)
 
 
 def opinions(imported: Imported, seen: Seen) -> tuple[Opinion, Opinion]:
@@ -46,9 +41,10 @@ def opinions(imported: Imported, seen: Seen) -> tuple[Opinion, Opinion]:
     return Opinion.from_similarity(both[0], tau), Opinion.from_similarity(both[1], tau)
 
 
-def evaluated(oracle: Oracle, imported: Imported, prefix: str) -> Iterator[Claim]:
-    """Everything of the whole set, no step of ours between weights and numbers."""
-    when: When = "start"
+def evaluated(oracle: Oracle, imported: Imported, prefix: str, when: When) -> Iterator[Claim]:
+    """Everything that is recorded of the whole set."""
+    if not any(name.startswith(f"{prefix}_") for name in oracle.arrays):
+        return
     seen = see(imported.views[0], oracle.problem.visual, oracle.problem.text)
     to_text, to_image = opinions(imported, seen)
     evidence = to_text.log_evidence.exp()
@@ -67,16 +63,71 @@ def batch(oracle: Oracle, imported: Imported) -> Iterator[Claim]:
     to_text, to_image = opinions(imported, seen)
     evidence = to_text.log_evidence.exp()
     both_ways = evidence + evidence.T
-    share = both_ways / both_ways.sum(1, keepdim=True)
-    clean = share.argmax(1) == torch.arange(len(share))
+    loss: Any = imported.recipe.build_loss()
     found = {
         "alpha_i2t": to_text.alpha,
         "alpha_t2i": to_image.alpha,
-        "norm_e": share,
+        "norm_e": both_ways / both_ways.sum(1, keepdim=True),
         "tanh": seen.similarity,
         "sigmoid": seen.score.sigmoid(),
-        "pred_label": clean,
+        "pred_label": loss.glance([seen.similarity], given.lesson.match)[0],
         "uncertainty": to_text.uncertainty + to_image.uncertainty,
     }
     for name, value in found.items():
         yield Claim(f"batch_{name}", value)
+    yield from losses(oracle, seen, given, {"i2t": to_text, "t2i": to_image})
+
+
+def losses(
+    oracle: Oracle, seen: Seen, given: Batch, sides: dict[str, Opinion]
+) -> Iterator[Claim]:
+    """The loss of every query, for whichever settings the names of the arrays tell."""
+    match, margin = given.lesson.match, float(oracle.options["margin"])
+    for array in oracle.arrays:
+        if told := re.fullmatch(r"rdh_n(\d+)", array):
+            yield Claim(array, softened_hinge(seen.similarity, match, margin, int(told[1])))
+        if told := re.fullmatch(r"mse_(i2t|t2i)(?:_noisy(\d+))?_lam([\d.]+)", array):
+            trust = torch.ones(len(match))
+            trust[[int(digit) for digit in told[2] or ""]] = 0
+            opinion, target = sides[told[1]], believed(match, trust)
+            value = squared_risk(opinion, target)
+            unlike = kl_to_uniform(opinion.discounted(target))
+            yield Claim(array, value + float(told[3]) * unlike)
+
+
+def learn(course: Course, oracle: Oracle, step: int, log: dict[str, list[float]]) -> None:
+    """One published step: everybody is believed in the first, `train_preds` in the others."""
+    loss: Any = course.loss.loss
+    given = oracle.problem.batch(step - 1)
+    lesson = given.lesson
+    if step > 1:
+        trust = torch.from_numpy(oracle.arrays["train_preds"].astype(np.float32))
+        lesson = replace(lesson, trust=trust[None])
+    total = course.learn(replace(given, lesson=lesson))
+    (scores,) = course.loss.scores
+    found = {
+        "Step": step,
+        "H_n": loss.negatives(len(scores), lesson.step),
+        "Lr": course.learner.optimiser.param_groups[0]["lr"],
+        "Loss_edl": float(loss.evidential(scores, lesson)),
+        "Loss_rdh": float(loss.hinged(scores, lesson)),
+        "Loss": total,
+    }
+    for name, value in found.items():
+        log.setdefault(name, []).append(value)
+
+
+def recorded_state(oracle: Oracle, imported: Imported, step: int) -> Iterator[Claim]:
+    """Published weights after `step` steps: what they compute, beside what ours do."""
+    name, problem = f"after_step{step}.pt", oracle.problem
+    if name not in oracle.states:
+        return
+    theirs = oracle.imported("decl", oracle.states[name], squash="tanh")
+    ours, recorded = (
+        see(one.views[0], problem.visual, problem.text).score.sigmoid()
+        for one in (imported, theirs)
+    )
+    yield Claim(name, ours, "after", expected=recorded)
+    # no step of ours between: as exact as at the start
+    expected = oracle.arrays[f"after{step}_sims_sigmoid"]
+    yield Claim(name, recorded, "start", expected=expected, note="its sims_sigmoid")

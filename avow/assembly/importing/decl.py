@@ -2,25 +2,27 @@
 
 Paper: Qin et al., "Deep Evidential Learning with Noisy Correspondence for Cross-modal
 Retrieval", ACM MM 2022. The checkpoint holds `model` = [image encoder, text encoder,
-similarity encoder]; evidence is exp(tanh(score) / tau).
+similarity encoder]; evidence is exp(tanh(score) / tau). Its options come from a command line
+that leaves some numbers as text.
 """
 
 from typing import Any
 
-from avow import losses
 from avow.assembly import importing
 from avow.assembly.importing._translated import Translated
 from avow.core import folder
+
+NUMBERS = {"lambda1": "hinge", "lambda2": "kl", "eta": "easing", "margin": "margin"}
+COUNTS = {"mu": "fewest", "warmup_epoch": "warm_up"}
 
 
 def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
     sgraf: Any = folder.find(importing, "sgraf")
     found = sgraf.translate(published, options)
-    return Translated(found.method, _loss(float(options["tau"])), found.views)
+    return Translated(found.method, _loss(options), found.views)
 
 
-def _loss(tau: float) -> dict[str, Any]:
-    """A loss that forms opinions as DECL does: its own, or one view of TCL."""
-    if "decl" in folder.names(losses):
-        return {"name": "decl", "tau": tau}
-    return {"name": "tcl", "learn": "image", "tau": tau}
+def _loss(options: dict[str, Any]) -> dict[str, Any]:
+    loss: dict[str, Any] = {"name": "decl", "tau": float(options["tau"])}
+    loss |= {ours: float(options[key]) for key, ours in NUMBERS.items() if key in options}
+    return loss | {ours: int(options[key]) for key, ours in COUNTS.items() if key in options}

@@ -1,0 +1,122 @@
+"""`avow audit`: which pairs of a dataset are probably wrong."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def audit(
+    dataset: Annotated[str, typer.Argument(help="Dataset name, folder or file.")],
+    run: Annotated[
+        Path | None,
+        typer.Option(help="A trained run that judges; default: fold models are trained."),
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option(help="Recipe of the fold models; default DATASET/vse_infty_tcl_decl.")
+    ] = "",
+    folds: Annotated[
+        int, typer.Option(help="Fold models, each judging what it never saw.")
+    ] = 5,
+    split: Annotated[str, typer.Option(help="Which split to judge.")] = "train",
+    features: Annotated[
+        Path | None, typer.Option(help="Folder made by `avow features`.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write; default audits/DATASET-SPLIT.")
+    ] = None,
+    worst: Annotated[int, typer.Option(help="Pairs on the page.")] = 100,
+    threshold: Annotated[
+        float, typer.Option(help="Probability from which a pair counts as an issue.")
+    ] = 0.5,
+    gallery: Annotated[
+        int, typer.Option(help="Images compared with each other at once.")
+    ] = 2000,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="part.key=value of the fold recipe; repeatable."),
+    ] = None,
+    apply: Annotated[
+        Path | None,
+        typer.Option(help="Instead: a decisions.csv; writes a cleaned dataset to --out."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the folds, galleries and made-up pairs.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, …; default: best.")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object, for scripts.")
+    ] = False,
+) -> None:
+    """List the pairs of DATASET that are probably wrong, with a page to look at and tick.
+
+    Stop it at any time and run it again: what was trained and scored is kept. DATASET itself
+    is never changed; --apply writes a cleaned copy of its list of pairs.
+    """
+    from avow.assembly.judge import open_splits
+    from avow.assembly.model import Model
+    from avow.assembly.pairs import FeaturedSplit
+    from avow.core.device import best_device
+    from avow.data._open import open_dataset
+    from avow.training.course import fold_recipe, open_features
+    from avow.training.folds import train_folds
+    from avow.trust._audit_files import read_decisions, write_cleaned
+    from avow.trust.audit import parted
+    from avow.trust.auditing import AuditPlan, audit_parts
+
+    if apply is not None:
+        if out is None:
+            raise typer.BadParameter("--apply needs --out, a new folder for the cleaned pairs")
+        done = write_cleaned(open_dataset(dataset), read_decisions(apply), out)
+        if as_json:
+            typer.echo(json.dumps({"out": str(out), **done}))
+        else:
+            typer.echo(
+                f"{done['wrong']} pairs left out, {done['move']} moved, "
+                f"{done['kept'] + done['right']} kept -> {out / 'pairs.jsonl'}"
+            )
+        return
+    where = device or best_device()
+    home = out or Path("audits") / f"{Path(dataset).stem}-{split}"
+    if run is not None:
+        model = Model.from_pretrained(run, where)
+        opened, splits = open_splits(model, dataset, features, [split])
+        whole = splits[split]
+        parts = [parted(whole, whole.image_ids, model)]
+        learnt = split == "train" and model.history.get("data") == opened.fingerprint
+        told = f"judged by {run.name}"
+    else:
+        if split != "train":
+            raise typer.BadParameter(
+                "fold models judge the train split; name a --run for others"
+            )
+        opened = open_dataset(dataset)
+        chosen = fold_recipe(recipe, dataset, opened.name, change or [], seed)
+        store = open_features(chosen, opened, features)
+        trained = train_folds(
+            chosen,
+            opened,
+            store,
+            home / "folds",
+            folds,
+            progress=not as_json,
+            device=device or None,
+        )
+        whole = FeaturedSplit.join(opened, split, store)
+        parts = [
+            parted(whole, fold.images, Model.from_pretrained(fold.run, where))
+            for fold in trained
+        ]
+        learnt, told = False, f"judged by {folds} models that had not seen them"
+    plan = AuditPlan(split, learnt, told, worst, threshold, gallery, seed)
+    found, about = audit_parts(opened, whole, parts, plan, home, where, not as_json)
+    if as_json:
+        typer.echo(json.dumps(about))
+        return
+    for finding in found.findings[:10]:
+        typer.echo(f"{finding.probability:6.1%}  {finding.image}  {finding.caption}")
+    learnt_note = " The model has learnt from them; fold models judge more fairly." * learnt
+    typer.echo(
+        f"{about['issues']} of {about['pairs']} pairs are wrong with {threshold:.0%} or more; "
+        f"estimated share of wrong pairs {about['share']:.1%}.{learnt_note}"
+    )
+    typer.echo(f"page: {about['page']}")

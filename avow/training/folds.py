@@ -1,0 +1,96 @@
+"""Models that never saw what they will judge: the training split in folds.
+
+    fold 0 1 2 3 4:   model 0 learns from 1 2 3 4 and judges 0, and so on
+
+Images are dealt out, and their captions follow. Every fold is a run of its own below one
+folder, and is trained on where it was stopped.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from avow.assembly.recipe import Recipe
+from avow.core.contracts import PairedDataset, Split
+from avow.core.errors import BadData
+from avow.core.seeds import mix
+from avow.data._features import FeatureStore
+from avow.training.course import enrol
+from avow.training.loop import train
+from avow.training.state import open_run
+
+FEWEST = 2
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A trained run, and the images of the split that it did not learn from."""
+
+    run: Path
+    images: tuple[str, ...]
+
+
+def deal(images: int, folds: int, seed: int) -> Int[np.ndarray, " images"]:
+    """The fold of every image; all folds alike in size."""
+    rng = np.random.default_rng(mix(seed, "folds", folds))
+    return rng.permutation(np.arange(images) % folds)
+
+
+def chosen(split: Split, images: Bool[np.ndarray, " images"]) -> Split:
+    """Some images of a split, with their captions."""
+    place = np.cumsum(images) - 1
+    captions = np.flatnonzero(images[split.image_of])
+    kept = np.flatnonzero(images)
+    rows = split.feature_rows
+    if split.features is not None:
+        rows = kept if rows is None else rows[kept]
+    return replace(
+        split,
+        image_ids=tuple(split.image_ids[n] for n in kept),
+        captions=tuple(split.captions[n] for n in captions),
+        image_of=place[split.image_of[captions]],
+        files=None if split.files is None else tuple(split.files[n] for n in kept),
+        feature_rows=rows,
+    )
+
+
+def train_folds(
+    recipe: Recipe,
+    dataset: PairedDataset,
+    store: FeatureStore | None,
+    out: Path,
+    folds: int,
+    *,
+    progress: bool = True,
+    device: str | None = None,
+) -> list[Fold]:
+    """One run per fold of the training split; those already trained are kept."""
+    if "train" not in dataset.splits or folds < FEWEST:
+        raise BadData(
+            f"The dataset {dataset.name!r} cannot be judged in {folds} folds of a training "
+            f"split. Expected such a split and at least {FEWEST} folds; name a trained run "
+            "with --run to judge other splits."
+        )
+    split = dataset.splits["train"]
+    fold_of = deal(len(split.image_ids), folds, recipe.train.seed)
+    done = []
+    for number in range(folds):
+        learnt = chosen(split, fold_of != number)
+        judged = chosen(split, fold_of == number)
+        parts = {**dataset.splits, "train": learnt}
+        # where nothing else can say when to stop, other folds do: never the one to judge
+        parts.setdefault("dev", _last_images(learnt))
+        run = out / f"fold{number}"
+        open_run(run, recipe, resume=True)
+        model, course = enrol(recipe, PairedDataset(dataset.name, parts), store)
+        train(model, course, run, resume=True, progress=progress, device=device)
+        done.append(Fold(run, judged.image_ids))
+    return done
+
+
+def _last_images(split: Split) -> Split:
+    """A tenth of the images, at most 500: enough to choose an epoch by."""
+    count = len(split.image_ids)
+    return chosen(split, np.arange(count) >= count - max(1, min(500, count // 10)))

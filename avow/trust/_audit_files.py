@@ -1,0 +1,219 @@
+"""What an audit leaves on disk, and what is read back: findings, decisions, cleaned pairs.
+
+pairs.csv, pairs.jsonl   every pair, most suspect first
+cleanlab.csv             the same in the columns of cleanlab, in the order of the split
+decisions.csv            what a person ticked on the page
+pairs.jsonl (cleaned)    the dataset without what was found wrong; readable as any other
+"""
+
+import csv
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+
+from avow.core.contracts import PairedDataset, Split
+from avow.core.errors import BadData, WrongTrust
+from avow.core.files import new_folder, room_needed, write_text
+from avow.trust._standing import Standing
+from avow.trust.audit import KINDS, Audit, Finding, Judged
+
+Choice = Literal["right", "wrong", "move"]
+COLUMNS = ("split", "pair", "image", "caption", "decision", "better_image")
+
+
+def write_findings(audit: Audit, folder: Path, threshold: float) -> None:
+    """The three lists; a pair is an issue from the probability `threshold` on."""
+    rows = [finding.to_dict() for finding in audit.findings]
+    names = [field.name for field in fields(Finding)]
+    write_text(folder / "pairs.csv", _csv(names, rows))
+    lines = (json.dumps(row, ensure_ascii=False) for row in rows)
+    write_text(folder / "pairs.jsonl", "".join(f"{line}\n" for line in lines))
+    write_text(folder / "cleanlab.csv", _csv(*cleanlab_columns(audit, threshold)))
+
+
+def cleanlab_columns(audit: Audit, threshold: float) -> tuple[list[str], list[dict[str, Any]]]:
+    """The columns of cleanlab's label issues: the image is the label of its caption."""
+    rows = [
+        {
+            "is_label_issue": finding.probability >= threshold,
+            "label_score": round(1 - finding.probability, 4),
+            "given_label": finding.image,
+            "predicted_label": finding.better_image or finding.image,
+        }
+        for finding in sorted(audit.findings, key=lambda finding: finding.pair)
+    ]
+    return ["is_label_issue", "label_score", "given_label", "predicted_label"], rows
+
+
+def _csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+# --- to go on where an audit was stopped ------------------------------------------------
+
+
+def save_judged(judged: Judged, path: Path, fingerprint: str) -> None:
+    arrays: dict[str, Any] = {"captions": judged.captions, "fingerprint": fingerprint}
+    for kind in KINDS:
+        measures = getattr(judged, kind).measures
+        arrays |= {f"{kind}/{name}": value.numpy() for name, value in measures.items()}
+    arrays["better_image"] = np.array(judged.better_image)
+    arrays["better_caption"] = np.array(judged.better_caption)
+    fresh = path.with_name(f".{path.name}")
+    with room_needed(path), fresh.open("wb") as stream:
+        np.savez(stream, **arrays)
+    os.replace(fresh, path)
+
+
+def load_judged(path: Path, fingerprint: str) -> Judged | None:
+    """What was saved for the same model and pairs; None where it must be done again."""
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+    except (OSError, ValueError):
+        return None
+    if str(arrays.get("fingerprint")) != fingerprint:
+        return None
+    kinds = {
+        kind: Standing(
+            {
+                name.removeprefix(f"{kind}/"): torch.from_numpy(value)
+                for name, value in arrays.items()
+                if name.startswith(f"{kind}/")
+            }
+        )
+        for kind in KINDS
+    }
+    better = (arrays["better_image"].tolist(), arrays["better_caption"].tolist())
+    return Judged(arrays["captions"], *kinds.values(), *better)
+
+
+# --- decisions ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a person said of one pair."""
+
+    split: str
+    pair: int
+    image: str
+    caption: str
+    choice: Choice
+    better_image: str
+
+
+def read_decisions(path: Path) -> list[Decision]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadData(
+            f"The decisions {str(path)!r} cannot be read ({error}). Expected the file that "
+            "the page of an audit saves."
+        ) from error
+    found = []
+    for line, row in enumerate(csv.DictReader(io.StringIO(text)), start=2):
+        missing = [name for name in COLUMNS if row.get(name) is None]
+        if missing or not row["pair"].isdecimal() or row["decision"] not in get_args(Choice):
+            raise BadData(
+                f"Line {line} of {str(path)!r} is {list(row.values())!r}. Expected the columns "
+                f"{', '.join(COLUMNS)}, and a decision out of {', '.join(get_args(Choice))}. "
+                "Save it again from the page."
+            )
+        choice: Any = row["decision"]
+        place = int(row["pair"])
+        found.append(
+            Decision(
+                row["split"], place, row["image"], row["caption"], choice, row["better_image"]
+            )
+        )
+    return found
+
+
+def write_cleaned(
+    dataset: PairedDataset, decisions: Sequence[Decision], out: Path
+) -> dict[str, int]:
+    """A new dataset without the pairs found wrong; the old one is only read.
+
+    A pair to move stands beside its better image instead. Returns what was done how often.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BadData(
+            f"There is something in {str(out)!r} already. Expected a new folder for the "
+            "cleaned dataset; choose another --out."
+        )
+    told = {(one.split, one.pair): one for one in decisions}
+    counts: Counter[str] = Counter()
+    lines, removed = [], []
+    for name, split in dataset.splits.items():
+        _check(dataset, name, split)
+        for pair, caption in enumerate(split.captions):
+            image = int(split.image_of[pair])
+            decision = told.pop((name, pair), None)
+            row = {"image": _relative(split, image, out), "caption": caption, "split": name}
+            if decision is not None:
+                _check_same(decision, split.image_ids[image], caption)
+                counts[decision.choice] += 1
+                if decision.choice == "move":
+                    row["image"] = _relative(split, _place(split, decision), out)
+                if decision.choice == "wrong":
+                    removed.append(row)
+                    continue
+            lines.append(row)
+            counts["kept"] += decision is None
+    if told:
+        one = next(iter(told.values()))
+        raise WrongTrust(
+            f"There is no pair {one.pair} in split {one.split!r} of {dataset.name!r}. Expected "
+            "decisions about this very dataset; name the one that was audited."
+        )
+    with new_folder(out) as home:
+        for file, rows in (("pairs.jsonl", lines), ("removed.jsonl", removed)):
+            text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+            write_text(home / file, text)
+    return {"kept": 0, "right": 0, "wrong": 0, "move": 0, **counts}
+
+
+def _check(dataset: PairedDataset, name: str, split: Split) -> None:
+    if split.files is None:
+        raise BadData(
+            f"The split {name!r} of {dataset.name!r} has features and no photographs. Expected "
+            "photographs, which a list of pairs can name; leave the wrong pairs out yourself."
+        )
+
+
+def _check_same(decision: Decision, image: str, caption: str) -> None:
+    if (decision.image, decision.caption) != (image, caption):
+        raise WrongTrust(
+            f"Pair {decision.pair} of split {decision.split!r} is {image!r} with {caption!r}, "
+            f"and the decision is about {decision.image!r} with {decision.caption!r}. Expected "
+            "decisions about this very dataset; name the one that was audited."
+        )
+
+
+def _place(split: Split, decision: Decision) -> int:
+    if decision.better_image not in split.image_ids:
+        raise BadData(
+            f"Pair {decision.pair} is to move to {decision.better_image!r}, which is no image "
+            f"of split {decision.split!r}. Expected one of its images; mend the decision."
+        )
+    return split.image_ids.index(decision.better_image)
+
+
+def _relative(split: Split, image: int, out: Path) -> str:
+    assert split.files is not None
+    return Path(os.path.relpath(split.files[image], out)).as_posix()

@@ -1,0 +1,132 @@
+"""A probability that a pair is wrong, learnt from pairs that are wrong for certain.
+
+A caption goes astray alone, or all captions of an image go together. Pairs of both kinds are
+made up, and trees learn how much likelier a pair is as one of them than as a right one; each
+pair is judged by trees that did not see it. Some given pairs are wrong themselves, so the
+given ones count as examples of right pairs only as far as they look right: by a single
+measure at first, then by the trees. How common each kind of wrong pair is follows from all
+given pairs together, and is part of the probability.
+
+Papers: Elkan, Noto, "Learning Classifiers from Only Positive and Unlabeled Data", KDD 2008;
+Saerens, Latinne, Decaestecker, "Adjusting the Outputs of a Classifier to New a Priori
+Probabilities", Neural Computation 2002 (how common each kind is).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.special import logsumexp, ndtri
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from avow.losses._null import chance_of_right
+from avow.trust._standing import FALLING, RISING, Standing
+
+PARTS = 3
+ROUNDS = 2
+_RAREST = 1e-4  # of each kind: what is never seen must stay possible
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """What the audit believes of the given pairs."""
+
+    probability: Float[np.ndarray, " pairs"]
+    order: Float[np.ndarray, " pairs"]
+    """Sorts pairs as the probability does, and those of equal probability too."""
+    share: float
+    """Estimated share of wrong pairs."""
+
+
+def suspect(
+    given: Standing,
+    wrong: Sequence[Standing],
+    group: Int[np.ndarray, " pairs"],
+    seed: int = 0,
+) -> Suspicion:
+    """How likely each given pair is wrong, in any of the ways that were made up.
+
+    wrong: one standing per kind, of as many pairs as are given and in their order.
+    group: pairs of one image have one number; they are judged by the same trees.
+    """
+    names, table = list(given.measures), given.table()
+    part = np.random.default_rng(seed).integers(PARTS, size=int(group.max()) + 1)[group]
+    right = _at_first(given, wrong)
+    for _ in range(ROUNDS):
+        found = np.stack(
+            [_ratio(names, table, kind.table(), right, part, seed) for kind in wrong]
+        )
+        shares = _shares(found)
+        order = logsumexp(found + np.log(shares[1:, None]), axis=0) - np.log(shares[0])
+        right = 1 / (1 + np.exp(np.clip(order, -50, 50)))
+    return Suspicion(1 - right, order, float((1 - right).mean()))
+
+
+def _at_first(given: Standing, wrong: Sequence[Standing]) -> Float[np.ndarray, " pairs"]:
+    """How likely each pair is right, by its share of the evidence both ways alone."""
+    own = _two_way(given)
+    others = np.sort(np.concatenate([_two_way(kind) for kind in wrong]))
+    above = len(others) - np.searchsorted(others, own)
+    scores = -ndtri((above + 0.5) / (len(others) + 1))
+    return chance_of_right(torch.from_numpy(scores)).numpy()
+
+
+def _two_way(standing: Standing) -> Float[np.ndarray, " pairs"]:
+    measures = standing.measures
+    return (measures["share of image"] + measures["share of text"]).double().numpy()
+
+
+def _ratio(
+    names: list[str],
+    given: Float[np.ndarray, "pairs measures"],
+    wrong: Float[np.ndarray, "pairs measures"],
+    right: Float[np.ndarray, " pairs"],
+    part: Int[np.ndarray, " pairs"],
+    seed: int,
+) -> Float[np.ndarray, " pairs"]:
+    """Logarithm of p(wrong) / p(right) for each given pair, by trees that did not see it."""
+    out = np.zeros(len(given))
+    for number in range(PARTS):
+        seen = part != number
+        if seen.all():
+            continue
+        weight = np.concatenate(
+            [right[seen] / right[seen].sum(), np.full(seen.sum(), 1 / seen.sum())]
+        )
+        trees = _trees(names, seed).fit(
+            np.concatenate([given[seen], wrong[seen]]),
+            np.repeat([0, 1], seen.sum()),
+            sample_weight=weight * seen.sum(),
+        )
+        out[~seen] = trees.decision_function(given[~seen])
+    return out
+
+
+def _trees(names: list[str], seed: int) -> HistGradientBoostingClassifier:
+    sense = [(name in RISING) - (name in FALLING) for name in names]
+    return HistGradientBoostingClassifier(
+        max_iter=80,
+        learning_rate=0.1,
+        max_leaf_nodes=8,
+        min_samples_leaf=40,
+        l2_regularization=1.0,
+        monotonic_cst=sense,
+        early_stopping=False,
+        random_state=seed,
+    )
+
+
+def _shares(ratios: Float[np.ndarray, "kinds pairs"]) -> Float[np.ndarray, " kinds1"]:
+    """How common right pairs and each kind of wrong ones are among those given."""
+    logs = np.concatenate([np.zeros((1, ratios.shape[1])), ratios])
+    shares = np.array([0.9, *([0.1 / len(ratios)] * len(ratios))])
+    for _ in range(200):
+        weighed = logs + np.log(shares[:, None])
+        fresh = np.exp(weighed - logsumexp(weighed, axis=0)).mean(1)
+        fresh = np.maximum(fresh, _RAREST) / np.maximum(fresh, _RAREST).sum()
+        if np.abs(fresh - shares).max() < 1e-6:
+            break
+        shares = fresh
+    return shares

@@ -1,0 +1,194 @@
+"""How well wrong pairs are found, beside cleanlab's score and raw similarity.
+
+    python benchmarks/audit.py --run RUN --split test --features DIR
+    python benchmarks/audit.py --folds 5 --recipe flickr8k/vse_infty_tcl_decl --features DIR
+
+With a run, wrong pairs are put into a split that it never saw. With folds, they are put into
+the training split and fold models learn from them, as `avow audit` without a run does; a fold
+that is trained is kept, so the command can be stopped and repeated. All three scores read the
+same similarities: cleanlab is given, for each caption, the softmax over the images at the
+model's temperature. Average precision, and precision at the true number of wrong pairs.
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from _report import keep
+from cleanlab.rank import get_label_quality_scores
+from scipy.special import softmax
+from sklearn.metrics import average_precision_score
+
+from avow.assembly.evaluate import score_views
+from avow.assembly.judge import open_splits
+from avow.assembly.model import Model
+from avow.assembly.pairs import FeaturedSplit
+from avow.assembly.recipe import Noisy
+from avow.core.contracts import PairedDataset
+from avow.core.device import best_device
+from avow.data._captions import TokenTable
+from avow.data._noise import Noise, draw_noise, with_noise
+from avow.data._open import open_dataset
+from avow.training.course import fold_recipe, open_features
+from avow.training.folds import train_folds
+from avow.trust._standing import Standing
+from avow.trust._suspicion import suspect
+from avow.trust.audit import Part, looked_at, parted
+
+CLEANLAB = ("self_confidence", "normalized_margin")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--run", type=Path, default=None)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--recipe", default="flickr8k/vse_infty_tcl_decl")
+    parser.add_argument("--data", default="flickr8k")
+    parser.add_argument("--features", type=Path, default=None)
+    parser.add_argument("--noise", nargs="+", type=float, default=[0.05, 0.2, 0.4])
+    parser.add_argument("--by", nargs="+", default=["image", "caption"])
+    parser.add_argument("--runs", type=Path, default=Path("runs/audit"))
+    parser.add_argument("--set", dest="changes", action="append", default=[])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="")
+    parser.add_argument("--name", default="audit")
+    chosen = parser.parse_args()
+    device = chosen.device or best_device()
+    judge = Held(chosen, device) if chosen.run else Folded(chosen, device)
+    rows = []
+    for by in chosen.by:
+        for ratio in chosen.noise:
+            rows.append({"by": by, "noise": ratio, **judge.measure(by, ratio)})
+            print(line(rows[-1]), flush=True)
+    told = {"run": chosen.run.name, "split": chosen.split} if chosen.run else {}
+    told |= {} if chosen.run else {"recipe": chosen.recipe, "folds": chosen.folds}
+    print(f"-> {keep(chosen.name, {'about': told, 'rows': rows})}")
+
+
+class Held:
+    """A trained run judges pairs of a split it never saw; its scores are made once."""
+
+    def __init__(self, chosen: argparse.Namespace, device: str):
+        model = Model.from_pretrained(chosen.run, device)
+        named = chosen.data if chosen.data != "flickr8k" else ""
+        self.dataset, splits = open_splits(model, named, chosen.features, [chosen.split])
+        self.split, self.seed = splits[chosen.split], chosen.seed
+        self.clean = self.dataset.splits[chosen.split]
+        part = parted(self.split, self.split.image_ids, model)
+        self.scores, self.tau = scored(part, device)
+
+    def measure(self, by: Any, ratio: float) -> dict[str, Any]:
+        noise = draw_noise(self.clean, ratio, by, "derangement", self.seed)
+        wrong = noise.wrong(self.clean)[self.split.kept]
+        image_of = _moved(self.split, self.clean, noise)
+        found = [Looked(self.scores, self.tau, image_of, self.seed)]
+        return compared(found, wrong, image_of, self.seed)
+
+
+class Folded:
+    """Fold models learn from the noisy split and judge what they never saw."""
+
+    def __init__(self, chosen: argparse.Namespace, device: str):
+        self.chosen, self.device = chosen, device
+        self.dataset = open_dataset(chosen.data)
+
+    def measure(self, by: Any, ratio: float) -> dict[str, Any]:
+        chosen, clean = self.chosen, self.dataset.splits["train"]
+        noise = draw_noise(clean, ratio, by, "derangement", chosen.seed)
+        noisy: PairedDataset = with_noise(self.dataset, noise)
+        recipe = fold_recipe(
+            chosen.recipe, chosen.data, self.dataset.name, chosen.changes, chosen.seed
+        )
+        store = open_features(recipe, self.dataset, chosen.features)
+        # the noise is in the data already; this only tells the runs of two rates apart
+        told = Noisy(0.0, by, "derangement", chosen.seed)
+        home = chosen.runs / f"{by}-{round(100 * ratio):02d}"
+        device = chosen.device or None
+        folds = train_folds(
+            replace(recipe, noise=told), noisy, store, home, chosen.folds, device=device
+        )
+        whole = FeaturedSplit.join(noisy, "train", store)
+        wrong = noise.wrong(clean)[whole.kept]
+        looked, order = [], []
+        for fold in folds:
+            part = parted(whole, fold.images, Model.from_pretrained(fold.run, self.device))
+            scores, tau = scored(part, self.device)
+            looked.append(Looked(scores, tau, part.split.image_of, chosen.seed))
+            order.append(part.captions)
+        place = np.concatenate(order)
+        return compared(looked, wrong[place], whole.image_of[place], chosen.seed)
+
+
+class Looked:
+    """One gallery: how its pairs stand, and what cleanlab makes of them."""
+
+    def __init__(self, scores: list[np.ndarray], tau: float, image_of: np.ndarray, seed: int):
+        self.standings = looked_at(scores, image_of, tau, seed)
+        chances = softmax(np.mean(scores, 0).T.astype(np.float64) / tau, axis=1)
+        self.cleanlab = {
+            method: get_label_quality_scores(image_of, chances, method=method)
+            for method in CLEANLAB
+        }
+
+
+def scored(part: Part, device: str) -> tuple[list[np.ndarray], float]:
+    table = TokenTable.from_captions(part.model.tokeniser, part.split.captions)
+    scores = score_views(part.model.views, part.split, table, device)
+    return scores, float(part.model.evidence_settings["tau"])
+
+
+def _moved(split: FeaturedSplit, clean: Any, noise: Noise) -> np.ndarray:
+    """The noisy image of every caption that has features, among the images that have."""
+    place = {name: number for number, name in enumerate(split.image_ids)}
+    assert split.kept is not None
+    said = noise.image_of(clean)[split.kept]
+    found = [place.get(clean.image_ids[image], -1) for image in said]
+    if min(found) < 0:
+        raise SystemExit("some images have no features; use a split whose images all have")
+    return np.array(found)
+
+
+def compared(
+    looked: list[Looked], wrong: np.ndarray, image_of: np.ndarray, seed: int
+) -> dict[str, Any]:
+    """Ours, cleanlab's and the raw similarity over all galleries together."""
+    kinds = zip(*(one.standings for one in looked), strict=True)
+    given, *wrongly = (_joined(list(kind)) for kind in kinds)
+    found = suspect(given, wrongly, image_of, seed)
+    scores = {"avow": found.order, "similarity": -given.measures["similarity"].numpy()}
+    for method in CLEANLAB:
+        joined = np.concatenate([one.cleanlab[method] for one in looked])
+        scores[f"cleanlab {method}"] = -joined
+    out: dict[str, Any] = {"pairs": len(wrong), "wrong": int(wrong.sum())}
+    for name, score in scores.items():
+        first = np.argsort(-score, kind="stable")[: int(wrong.sum())]
+        out[name] = {
+            "average_precision": round(float(average_precision_score(wrong, score)), 4),
+            "precision_at_count": round(float(wrong[first].mean()), 4),
+        }
+    brier = float(np.square(found.probability - wrong).mean())
+    out["probability"] = {"share": round(found.share, 4), "brier": round(brier, 4)}
+    return out
+
+
+def _joined(parts: list[Standing]) -> Standing:
+    names = parts[0].measures
+    return Standing({name: torch.cat([one.measures[name] for one in parts]) for name in names})
+
+
+def line(row: dict[str, Any]) -> str:
+    told = [
+        f"{name} AP {found['average_precision']:.3f} P@n {found['precision_at_count']:.3f}"
+        for name, found in row.items()
+        if isinstance(found, dict) and "average_precision" in found
+    ]
+    share = row["probability"]["share"]
+    return f"by {row['by']} {row['noise']:.0%} (said {share:.1%}): " + "; ".join(told)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Sifting between epochs: exact after a stop, and right about pairs made wrong on purpose."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from samples import small_recipe, write_precomp
+from test_training import final_weights, run_recipe, same
+
+import avow.training.loop as loop
+from avow.assembly.recipe import Recipe
+from avow.core.contracts import SiftingLoss
+from avow.core.errors import BadRecipe
+from avow.data._noise import draw_noise
+from avow.training.batches import Batches
+from avow.training.cleaning import Sifted, sift
+from avow.training.course import enrol, open_data
+
+LOSSES = {
+    "decl": {"warm_up": 1},
+    "ncr": {"warm_up": 1, "wrong_from": 2},
+    "tcl_decl": {"warm_up": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return write_precomp(tmp_path_factory.mktemp("data") / "toy_precomp")
+
+
+def noisy_recipe(data: Path, loss: str, **train) -> dict:
+    content = small_recipe(data, **train)
+    content["loss"] = {"name": loss, **LOSSES[loss]}
+    content["noise"] = {"ratio": 0.4, "kind": "derangement"}
+    return content
+
+
+def told(run: Path) -> list[dict]:
+    lines = (run / "log.jsonl").read_text().splitlines()
+    return [json.loads(line)["sifted"] for line in lines]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_stopped_inside_a_sifted_epoch_and_resumed(data, tmp_path, monkeypatch, loss):
+    """The trust of the epoch, and what the loss remembers, come back with the weights."""
+    content = noisy_recipe(data, loss, epochs=3)
+    run_recipe(content, tmp_path / "whole")
+    monkeypatch.setattr(loop, "SAVE_EVERY", -1.0)  # after every batch
+    learn, seen = loop.Learner.learn, 0
+
+    def learn_and_stop(self, batch):
+        nonlocal seen
+        seen += 1
+        if seen == 24:  # ten batches an epoch: the fourth of the third
+            raise KeyboardInterrupt
+        return learn(self, batch)
+
+    monkeypatch.setattr(loop.Learner, "learn", learn_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_recipe(content, tmp_path / "stopped")
+    monkeypatch.setattr(loop.Learner, "learn", learn)
+    run_recipe(content, tmp_path / "stopped", resume=True)
+    assert same(final_weights(tmp_path / "stopped"), final_weights(tmp_path / "whole"))
+    assert told(tmp_path / "stopped") == told(tmp_path / "whole")
+    assert told(tmp_path / "whole")[0] == {"believed": 1.0}
+
+
+def enrolled(content: dict, wrong: bool = True):
+    recipe = Recipe.from_dict("toy", content)
+    model, course = enrol(recipe, open_data(recipe), None)
+    loss = recipe.build_loss()
+    assert isinstance(loss, SiftingLoss) and (course.wrong is not None) == wrong
+    views = len(model.views)
+    device = torch.device("cpu")
+    batches = Batches(course.train, course.train_table, recipe.train, views, device)
+    return model, course, loss, batches
+
+
+def test_noise_is_in_the_training_split_alone_and_its_truth_is_kept(data):
+    content = noisy_recipe(data, "decl")
+    model, course, _, _ = enrolled(content)
+    clean = open_data(Recipe.from_dict("toy", content)).splits
+    moved = course.train.image_of != clean["train"].image_of
+    assert np.array_equal(course.wrong, moved)
+    assert moved.mean() == pytest.approx(0.4, abs=0.01)
+    assert np.array_equal(course.dev.image_of, clean["dev"].image_of)
+    assert model.history["noise"]["wrong"] == pytest.approx(moved.mean())
+    assert model.history["noise"]["fingerprint"] != model.history["data"]
+    content["noise"] = {"ratio": 0.0}
+    enrolled(content, wrong=False)
+
+
+def test_noise_from_a_file(data, tmp_path):
+    content = noisy_recipe(data, "decl")
+    split = open_data(Recipe.from_dict("toy", content)).splits["train"]
+    noise = draw_noise(split, 0.5, "caption", seed=3)
+    noise.save(tmp_path / "noise_inx_0.5.npy")
+    content["noise"] = {"file": str(tmp_path / "noise_inx_0.5.npy"), "by": "caption"}
+    _, course, _, _ = enrolled(content)
+    assert np.array_equal(course.train.image_of, noise.image_of(split))
+
+
+def test_mistakes_in_the_noise_of_a_recipe(data):
+    content = noisy_recipe(data, "decl")
+    content["noise"] = {"rate": 0.2}
+    with pytest.raises(BadRecipe, match=r"\[noise\] has no setting 'rate'. Did you mean"):
+        Recipe.from_dict("toy", content)
+    content["noise"] = {"by": "pair"}
+    with pytest.raises(BadRecipe, match=r"noise\.by is 'pair'. Expected one of: 'image'"):
+        Recipe.from_dict("toy", content)
+
+
+def test_every_pair_is_looked_at_and_believed_as_settled(data):
+    content = noisy_recipe(data, "tcl_decl", batch=25)  # 240 captions: the last is filled up
+    model, _, loss, batches = enrolled(content)
+    assert not sift(loss, model.views, batches, 0, None).trust
+    found = sift(loss, model.views, batches, 1, None)
+    assert found.trust is not None and found.kept is not None
+    assert found.trust.shape == (2, 240)
+    assert (found.kept != 0).all()
+    assert sift(loss, model.views, batches, 1, found) is found
+    batches.trust = found.trust
+    for batch in batches.epoch(1):
+        assert torch.equal(batch.lesson.trust, found.trust[:, batch.lesson.pairs])
+
+
+def test_what_is_told_of_a_sifting():
+    trust = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    truth = np.array([False, True, False, False])
+    assert Sifted(0, trust).told(truth) == {
+        "believed": 0.5,
+        "believed_right": 0.6667,
+        "believed_wrong": 0.0,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES)
+def test_wrong_pairs_are_found_while_learning(data, tmp_path, loss):
+    """Many pairs of the toy are alike, so only most of what was moved can be found."""
+    content = noisy_recipe(data, loss, epochs=12, words_changed=0.0, regions_changed=0.0)
+    content["loss"]["warm_up"] = 4
+    run_recipe(content, tmp_path / "run")
+    last = told(tmp_path / "run")[-1]
+    assert last["believed_right"] > last["believed_wrong"] + 0.15
