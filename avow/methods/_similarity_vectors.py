@@ -107,6 +107,7 @@ class SimilarityVectors(Method):
     """Encode parts and gist; compare by similarity vectors, read by `head`."""
 
     keeps_regions = True
+    takes_bf16 = True
 
     def __init__(
         self,
