@@ -88,8 +88,8 @@ def main() -> None:
         found = (train_figures if chosen.train else score_figures)(method, chosen)
         figures["methods"][method] = found
         print((train_line if chosen.train else score_line)(method, found), flush=True)
-        path = keep(name, figures)
-    print(f"-> {path}")
+        keep(name, figures)  # after every method: a run that is stopped leaves what it has
+    print(f"-> {keep(name, figures)}")
 
 
 def build(name: str, chosen: argparse.Namespace) -> Method:
@@ -148,7 +148,7 @@ def score_figures(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     method = build(name, chosen).to(chosen.device).eval()
     lengths = some_lengths(chosen.captions)
     there = encoded(method, chosen, lengths)
-    here = [items.to("cpu") for items in there]
+    images, texts = (items.to("cpu") for items in there)
     blocks = Blocks(images=chosen.images, texts=chosen.captions, precision=chosen.precision)
 
     @torch.inference_mode()
@@ -168,7 +168,9 @@ def score_figures(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
         times.append(wall)
         rates.append((before[0] + after[0]) / 2)
         shares.append((bill / wall / rates[-1], bill / own / ((before[1] + after[1]) / 2)))
-    whole = timed(lambda: compare(method, *here, chosen.device, blocks), chosen.device)[0]
+    whole = timed(lambda: compare(method, images, texts, chosen.device, blocks), chosen.device)[
+        0
+    ]
     plain = plain_seconds(method, there, chosen)
     seconds = statistics.median(times)
     return {
@@ -220,8 +222,8 @@ TRAIN_HEAD = (
 
 
 def train_figures(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    none, peak, recorded = step_seconds(name, chosen, agreement_steps=0)
-    three, more, still = step_seconds(name, chosen, agreement_steps=3)
+    none, peak, why_not = step_seconds(name, chosen, agreement_steps=0)
+    three, more, _ = step_seconds(name, chosen, agreement_steps=3)
     lengths = torch.cat([some_lengths(chosen.batch, step) for step in range(4)]).tolist()
     method = build(name, chosen)
     # forward and backward: three times; two networks
@@ -234,7 +236,8 @@ def train_figures(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
         "tflops": round(bill / none / 1e12, 2),
         "matrix_tflops": round(rate / 1e12, 2),
         "fraction": round(bill / none / rate, 4),
-        "recorded": recorded and still,
+        "recorded": not why_not,
+        "why_not_recorded": why_not,
         "peak_mb": None if peak is None or more is None else round(max(peak, more) / 1e6),
     }
 
@@ -249,8 +252,8 @@ def train_line(name: str, found: dict[str, Any]) -> str:
 
 def step_seconds(
     name: str, chosen: argparse.Namespace, agreement_steps: int
-) -> tuple[float, int | None, bool]:
-    """The median batch, the most memory, and whether it is replayed as a graph."""
+) -> tuple[float, int | None, str]:
+    """The median batch, the most memory, and why it is not replayed as a graph."""
     device = torch.device(chosen.device)
     settings = Training(batch=chosen.batch, precision=chosen.precision)
     views = [build(name, chosen).to(device) for _ in range(2)]
@@ -271,8 +274,8 @@ def step_seconds(
         while len(times) < 4 * chosen.repeats and (not times or time.monotonic() < deadline):
             batch = batches[len(times) % len(batches)]
             times.append(timed(lambda batch=batch: learner.learn(batch), chosen.device)[0])
-    recorded = isinstance(comparison, Graphed) and comparison.possible
-    return statistics.median(times), peak_bytes(chosen.device), recorded
+    why_not = comparison.why_not if isinstance(comparison, Graphed) else "no CUDA device"
+    return statistics.median(times), peak_bytes(chosen.device), why_not
 
 
 def some_batch(step: int, chosen: argparse.Namespace) -> Batch:

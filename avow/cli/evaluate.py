@@ -65,13 +65,14 @@ def evaluate(
     from avow.assembly.table import as_latex, as_markdown, as_text
     from avow.core.device import best_device
 
-    if bool(runs) == (vectors is not None):
+    given = runs or []
+    if bool(given) == (vectors is not None):
         raise typer.BadParameter("give either a run folder or --vectors FOLDER")
-    if two_stage and (fold or len(runs or []) != 1):
+    if two_stage and (fold or len(given) != 1):
         raise typer.BadParameter("--two-stage ranks the whole split of one run")
     if shortlist is not None and not two_stage:
         raise typer.BadParameter("--shortlist goes with --two-stage K")
-    if against_fp32 and (two_stage or len(runs or []) != 1):
+    if against_fp32 and (two_stage or len(given) != 1):
         raise typer.BadParameter("--against-fp32 goes with one run that scores every pair")
     layout = "json" if as_json else layout
     blocks = Blocks(memory=read_size(memory), precision=precision)
@@ -81,7 +82,7 @@ def evaluate(
         found = judge_vectors(vectors, blocks, fold=fold, draws=draws, progress=not quiet)
     elif two_stage:
         found = judge_two_stage(
-            runs[0],
+            given[0],
             two_stage,
             shortlist,
             *where,
@@ -89,13 +90,13 @@ def evaluate(
             subset=subset,
             progress=not quiet,
         )
-    elif len(runs) > 1:
+    elif len(given) > 1:
         found = judge_together(
-            runs, *where, fold=fold, draws=draws, subset=subset, progress=not quiet
+            given, *where, fold=fold, draws=draws, subset=subset, progress=not quiet
         )
     else:
         found = judge_run(
-            runs[0],
+            given[0],
             *where,
             fold=fold,
             draws=draws,
