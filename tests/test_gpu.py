@@ -1,14 +1,20 @@
 """On a CUDA device: a recorded comparison equals a launched one, and a run can be resumed."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from accelerate import Accelerator
 from samples import SIZES, regions, small_recipe, tokens, write_precomp
 from test_training import final_weights, run_recipe, same
 
 import avow.training.loop as loop
-from avow import methods
+from avow import losses, methods
+from avow.assembly.recipe import Training
+from avow.assembly.scores import similarity
 from avow.core import folder
-from avow.core.contracts import Regions, Tokens
+from avow.core.contracts import Lesson, Regions, Tokens
+from avow.training.batches import Batch
 from avow.training.compare import Comparison
 from avow.training.graphs import Graphed
 
@@ -39,6 +45,68 @@ def test_recorded_equals_launched(name):
         ours, theirs = [*expected, extra, *wanted], [*found, added, *given]
         for one, other in zip(ours, theirs, strict=True):
             torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", folder.names(methods))
+def test_a_recorded_step_of_training_equals_a_launched_one(name):
+    """All of TCL: the evidential step and three of agreement, on batches of three shapes."""
+    learners = [_learner(name, recorded) for recorded in (False, True)]
+    for step, counts in enumerate([[7, 4, 2], [3, 5, 1], [6, 6, 6]]):
+        lesson = Lesson.paired(3, epoch=2, step=step, views=2)
+        there = replace(
+            lesson,
+            pairs=lesson.pairs.cuda(),
+            match=lesson.match.cuda(),
+            trust=lesson.trust.cuda(),
+        )
+        visual = regions([5, 3, 1], seed=step).to("cuda")
+        text = tokens(counts, parts=max(counts), seed=step).to("cuda")
+        values = [learner.learn(Batch(visual, text, there)) for learner in learners]
+        torch.testing.assert_close(values[1], values[0], rtol=1e-3, atol=1e-4)
+    launched, recorded = learners
+    why_not = recorded.comparison.why_not
+    if why_not:
+        pytest.xfail(f"{name} cannot be recorded: {why_not}")
+    assert len(recorded.comparison.recorded) == 1  # 7, 5 and 6 words: all padded to 8
+    for one, other in zip(launched.views, recorded.views, strict=True):
+        for key, tensor in one.state_dict().items():
+            torch.testing.assert_close(
+                other.state_dict()[key], tensor, rtol=1e-2, atol=1e-3, msg=key
+            )
+
+
+def _learner(name: str, recorded: bool) -> loop.Learner:
+    """Plain descent: Adam would turn the rounding of a zero gradient into a whole step."""
+    torch.manual_seed(0)
+    still = {"dropout_word": 0.0, "dropout_image": 0.0, "dropout_head": 0.0}
+    views = [folder.build(methods, name, **SIZES, **still).cuda() for _ in range(2)]
+    comparison = Comparison(views)
+    optimiser = torch.optim.SGD(comparison.parameters(), lr=0.01)
+    return loop.Learner(
+        Accelerator(),
+        Graphed(comparison) if recorded else comparison,
+        views,
+        folder.build(losses, "tcl"),
+        optimiser,
+        Training(),
+    )
+
+
+@pytest.mark.parametrize("name", folder.names(methods))
+@torch.no_grad()
+def test_scores_on_the_device_are_those_of_the_processor(name):
+    torch.manual_seed(0)
+    method = folder.build(methods, name, **SIZES).eval()
+    visual = method.encode_visual(regions([5, 3, 1, 4]))
+    text = method.encode_text(tokens([7, 4, 2, 1]))
+    expected = similarity(method, visual, text, "fp32")
+    method.cuda()
+    there = visual.to("cuda"), text.to("cuda")
+    for precision, near in (("fp32", 1e-4), ("tf32", 1e-2), ("bf16", 4e-2)):
+        found = similarity(method, *there, precision)
+        torch.testing.assert_close(found.cpu(), expected, rtol=near, atol=near)
+    pairs = method.pair_similarity(*there)
+    torch.testing.assert_close(pairs.cpu(), expected.diag(), rtol=1e-4, atol=1e-4)
 
 
 def _value(scores: list[torch.Tensor], extra: torch.Tensor) -> torch.Tensor:

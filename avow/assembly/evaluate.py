@@ -114,28 +114,36 @@ def evaluate(
     fold: int = 0,
     draws: int = 1000,
     about: dict[str, Any] | None = None,
+    names: Sequence[str] = (),
+    together: str = "both views",
 ) -> Evaluation:
     """Recall of each view and of their average; `fold` images at a time where given.
 
-    draws: bootstrap draws for the 95 % intervals, 0 for none.
+    draws: bootstrap draws for the 95 % intervals, 0 for none. names: what the matrices are
+    called where they are not those of views. together: what their average is called.
     """
     _check(scores, image_of, fold)
-    names = VIEWS if len(scores) == 2 else [f"view {n + 1}" for n in range(len(scores))]
+    if not names:
+        names = VIEWS if len(scores) == 2 else [f"view {n + 1}" for n in range(len(scores))]
     groups = [(name, [score]) for name, score in zip(names, scores, strict=True)]
-    groups.append(("both views" if len(scores) > 1 else "model", list(scores)))
+    groups.append((together if len(scores) > 1 else "model", list(scores)))
     if len(scores) == 1:
         groups = groups[1:]
     rows = [Row(name, *_measure(group, image_of, fold, draws)) for name, group in groups]
-    facts = {
-        "images": int(scores[0].shape[0]),
-        "texts": int(scores[0].shape[1]),
+    return Evaluation(tuple(rows), facts(scores[0].shape, fold) | (about or {}))
+
+
+def facts(shape: Sequence[int], fold: int = 0) -> dict[str, Any]:
+    """What was ranked, by what, and when."""
+    return {
+        "images": int(shape[0]),
+        "texts": int(shape[1]),
         "protocol": f"mean of folds of {fold} images" if fold else "whole split",
         "avow": avow.__version__,
         "torch": torch.__version__,
         "machine": platform.machine(),
         "date": datetime.date.today().isoformat(),
     }
-    return Evaluation(tuple(rows), facts | (about or {}))
 
 
 def _measure(

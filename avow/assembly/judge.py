@@ -1,20 +1,34 @@
-"""Evaluate what lies on disk: a trained run on a split, or anybody's vectors."""
+"""Evaluate what lies on disk: trained runs on a split, or anybody's vectors."""
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
-from avow.assembly.evaluate import Evaluation, evaluate, score_views
+from avow.assembly.evaluate import (
+    Evaluation,
+    Row,
+    encode_captions,
+    evaluate,
+    facts,
+    score_views,
+)
 from avow.assembly.features import default_folder
 from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
-from avow.assembly.scores import Blocks, from_vectors
-from avow.core.contracts import PairedDataset
+from avow.assembly.scores import Blocks, batches, compare, encode, from_vectors
+from avow.assembly.two_stage import Items, pooled_scores, rerank
+from avow.core.contracts import PairedDataset, VectorMethod
 from avow.core.errors import BadData, BadFeatures
 from avow.data._captions import TokenTable
 from avow.data._features import FeatureStore
 from avow.data._open import open_dataset
+from avow.data._subsets import images_in
+from avow.metrics.recall import bootstrap, ranks, summarise
 
 
 def judge_run(
@@ -27,23 +41,150 @@ def judge_run(
     *,
     fold: int = 0,
     draws: int = 1000,
+    subset: str = "",
+    against_fp32: bool = False,
     progress: bool = False,
 ) -> Evaluation:
-    """A trained run on `split` of its own dataset, or of `data`."""
+    """A trained run on `split` of its own dataset, or of `data`.
+
+    subset: only images whose captions say certain things, see `data._subsets`.
+    against_fp32: also rank in float32, and tell what `blocks.precision` changes.
+    """
     model = Model.from_pretrained(run, device)
+    dataset, chosen = open_split(model, data, features, split, subset)
+    scores = _scores(model, chosen, device, blocks, progress)
+    about = _about(model, run, dataset, split, subset, blocks)
+    if against_fp32:
+        exact = _scores(model, chosen, device, replace(blocks, precision="fp32"), progress)
+        about["against_fp32"] = difference(scores, exact, chosen.image_of)
+    return evaluate(scores, chosen.image_of, fold=fold, draws=draws, about=about)
+
+
+def judge_together(
+    runs: Sequence[Path],
+    split: str,
+    data: str,
+    features: Path | None,
+    blocks: Blocks,
+    device: str,
+    *,
+    fold: int = 0,
+    draws: int = 1000,
+    subset: str = "",
+    progress: bool = False,
+) -> Evaluation:
+    """Several runs, each by itself and all averaged: SGRAF is one of SAF and one of SGR."""
+    means, first, about = [], None, {}
+    for run in runs:
+        model = Model.from_pretrained(run, device)
+        dataset, chosen = open_split(model, data, features, split, subset)
+        if first is None:
+            first, about = chosen, _about(model, run, dataset, split, subset, blocks)
+        elif (first.image_ids, first.captions) != (chosen.image_ids, chosen.captions):
+            raise BadData(
+                f"The run {str(run)!r} sees other images or captions than {str(runs[0])!r}. "
+                "Expected runs on the same split; name it for all with --data."
+            )
+        scores = _scores(model, chosen, device, blocks, progress)
+        means.append(np.mean(scores, axis=0) if len(scores) > 1 else scores[0])
+    assert first is not None, "there is at least one run"
+    about |= {"run": [str(run) for run in runs]}
+    return evaluate(
+        means,
+        first.image_of,
+        fold=fold,
+        draws=draws,
+        about=about,
+        names=_told_apart(runs),
+        together="all runs",
+    )
+
+
+def judge_two_stage(
+    run: Path,
+    k: int,
+    shortlist: Path | None,
+    split: str,
+    data: str,
+    features: Path | None,
+    blocks: Blocks,
+    device: str,
+    *,
+    draws: int = 1000,
+    subset: str = "",
+    progress: bool = False,
+) -> Evaluation:
+    """A run that looks through shortlists of `k`, beside what it says of every pair.
+
+    shortlist: the run whose vectors make them; None pools the run's own parts.
+    """
+    if k < 1:
+        raise BadData(f"A shortlist of '{k}' was asked for. Expected at least 1 item.")
+    model = Model.from_pretrained(run, device)
+    dataset, chosen = open_split(model, data, features, split, subset)
+    every = _items(model, chosen, device, blocks)
+    near = pooled_scores(every, blocks)
+    if shortlist is not None:
+        near = _near_by(shortlist, model, chosen, data, features, split, subset, device, blocks)
+    started = time.monotonic()
+    found = rerank(every, near, chosen.image_of, k, device, blocks.precision)
+    between = time.monotonic()
+    scores = [
+        compare(each.view, each.visual, each.text, device, blocks, len(every), progress)
+        for each in every
+    ]
+    ended = time.monotonic()
+    ranked = {
+        "every pair": ranks(scores, chosen.image_of),
+        "shortlist alone": ranks([near], chosen.image_of),
+        f"shortlist of {k}": found.ranks,
+    }
+    rows = [
+        Row(
+            name,
+            summarise(one),
+            bootstrap(one, chosen.image_of, draws) if draws else {},
+        )
+        for name, one in ranked.items()
+    ]
+    about = facts(near.shape) | _about(model, run, dataset, split, subset, blocks)
+    about["two_stage"] = {
+        "k": k,
+        "shortlist": "pooled parts" if shortlist is None else str(shortlist),
+        "pairs": found.pairs,
+        "share": found.pairs / near.size,
+        "seconds": round(between - started, 3),
+        "seconds_every_pair": round(ended - between, 3),
+        "rsum_lost": rows[0].recall.rsum - rows[-1].recall.rsum,
+    }
+    return Evaluation(tuple(rows), about)
+
+
+def difference(
+    scores: Sequence[Float[np.ndarray, "images texts"]],
+    exact: Sequence[Float[np.ndarray, "images texts"]],
+    image_of: Int[np.ndarray, " texts"],
+) -> dict[str, float]:
+    """What rounding changes: rSum, and the share of queries with another first answer."""
+    ours, theirs = np.mean(scores, axis=0), np.mean(exact, axis=0)
+    rsums = [summarise(ranks([one], image_of)).rsum for one in (ours, theirs)]
+    return {
+        "rsum": rsums[0] - rsums[1],
+        "first_changed_image": float((ours.argmax(1) != theirs.argmax(1)).mean()),
+        "first_changed_text": float((ours.argmax(0) != theirs.argmax(0)).mean()),
+        "largest": float(np.abs(ours - theirs).max()),
+    }
+
+
+def open_split(
+    model: Model, data: str, features: Path | None, split: str, subset: str = ""
+) -> tuple[PairedDataset, FeaturedSplit]:
+    """One split, or the part of it that a subset names."""
     dataset, splits = open_splits(model, data, features, [split])
     chosen = splits[split]
-    table = TokenTable.from_captions(model.tokeniser, chosen.captions)
-    scores = score_views(model.views, chosen, table, device, blocks, progress)
-    about = {
-        "run": str(run),
-        "recipe": model.recipe.name,
-        "seed": model.recipe.train.seed,
-        "dataset": dataset.name,
-        "split": split,
-        "history": model.history,
-    }
-    return evaluate(scores, chosen.image_of, fold=fold, draws=draws, about=about)
+    if subset:
+        chosen = chosen.only(images_in(subset, chosen.captions, chosen.image_of))
+    return dataset, chosen
 
 
 def open_splits(
@@ -113,3 +254,71 @@ def _array(path: Path) -> np.ndarray:
             f"The file {str(path)!r} cannot be read ({error}). Expected an array saved by "
             "numpy.save."
         ) from error
+
+
+def _scores(
+    model: Model, chosen: FeaturedSplit, device: str, blocks: Blocks, progress: bool
+) -> list[Float[np.ndarray, "images texts"]]:
+    table = TokenTable.from_captions(model.tokeniser, chosen.captions)
+    return score_views(model.views, chosen, table, device, blocks, progress)
+
+
+def _items(model: Model, chosen: FeaturedSplit, device: str, blocks: Blocks) -> list[Items]:
+    """The split as every view encodes it, in host memory."""
+    table = TokenTable.from_captions(model.tokeniser, chosen.captions)
+    every = []
+    for view in model.views:
+        read = (chosen.regions(part) for part in batches(len(chosen.rows), blocks.encode))
+        visual = encode(view.eval().encode_visual, read, device)
+        every.append(Items(view, visual, encode_captions(view, table, device, blocks.encode)))
+    return every
+
+
+def _near_by(
+    run: Path,
+    judged: Model,
+    chosen: FeaturedSplit,
+    data: str,
+    features: Path | None,
+    split: str,
+    subset: str,
+    device: str,
+    blocks: Blocks,
+) -> Float[np.ndarray, "images texts"]:
+    """How near all pairs of a split are to the vectors of another run."""
+    model = Model.from_pretrained(run, device)
+    if not all(isinstance(view, VectorMethod) for view in model.views):
+        raise BadData(
+            f"The run {str(run)!r} has the method {model.recipe.method['name']!r}, which "
+            "compares parts. Expected one with a vector per item, such as 'vse_infty', for "
+            "the shortlist; leave --shortlist out to pool the run's own parts."
+        )
+    alike = model.recipe.features == judged.recipe.features
+    _, other = open_split(model, data, features if alike else None, split, subset)
+    if (other.image_ids, other.captions) != (chosen.image_ids, chosen.captions):
+        raise BadData(
+            f"The run {str(run)!r} sees other images or captions than the run it makes "
+            "shortlists for. Expected runs on the same split; name it with --data."
+        )
+    return pooled_scores(_items(model, other, device, blocks), blocks)
+
+
+def _about(
+    model: Model, run: Path, dataset: PairedDataset, split: str, subset: str, blocks: Blocks
+) -> dict[str, Any]:
+    return {
+        "run": str(run),
+        "recipe": model.recipe.name,
+        "seed": model.recipe.train.seed,
+        "dataset": dataset.name,
+        "split": split,
+        "subset": subset or None,
+        "precision": blocks.precision,
+        "history": model.history,
+    }
+
+
+def _told_apart(runs: Sequence[Path]) -> list[str]:
+    """The last names of the folders, or their whole paths where these are alike."""
+    names = [run.name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run) for run in runs]

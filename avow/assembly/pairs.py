@@ -1,6 +1,6 @@
 """A split with its features: which stored row belongs to which caption."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -65,6 +65,19 @@ class FeaturedSplit:
             place[split.image_of[chosen]],
             boxes,
             chosen,
+        )
+
+    def only(self, images: Int[np.ndarray, " chosen"]) -> "FeaturedSplit":
+        """Some of the images in their order, with all their captions."""
+        place = np.full(len(self.rows), -1, np.int64)
+        place[images] = np.arange(len(images))
+        kept = np.flatnonzero(place[self.image_of] >= 0)
+        return replace(
+            self,
+            image_ids=tuple(self.image_ids[index] for index in images),
+            rows=self.rows[images],
+            captions=tuple(self.captions[index] for index in kept),
+            image_of=place[self.image_of[kept]],
         )
 
     @property

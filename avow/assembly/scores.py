@@ -7,7 +7,9 @@ device. A score matrix larger than the budget lies in a temporary file instead o
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,16 +20,20 @@ from tqdm import tqdm
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadRecipe
 
+Precision = Literal["fp32", "tf32", "bf16"]
+
 
 @dataclass(frozen=True)
 class Blocks:
-    """How much is done at once."""
+    """How much is done at once, and how exactly."""
 
     encode: int = 256
     images: int = 512
     texts: int = 4096
     memory: int = 2 * 2**30
     """Bytes of host memory that all score matrices together may take."""
+    precision: Precision = "fp32"
+    """Of products: "tf32" and "bf16" round what is multiplied, never sums or norms."""
 
 
 @torch.inference_mode()
@@ -72,11 +78,32 @@ def compare(
         rows = _take(visual, top, top + blocks.images, device)
         for left in range(0, shape[1], blocks.texts):
             columns = _take(text, left, left + blocks.texts, device)
-            scores = method.similarity(rows, columns)
-            out[top : top + blocks.images, left : left + blocks.texts] = (
-                scores.float().cpu().numpy()
-            )
+            scores = similarity(method, rows, columns, blocks.precision)
+            out[top : top + blocks.images, left : left + blocks.texts] = scores.cpu().numpy()
     return out
+
+
+def similarity(
+    method: Method, visual: Encoded, text: Encoded, precision: Precision
+) -> Float[Tensor, "images texts"]:
+    """`method.similarity` with its products in this precision; the answer is float32."""
+    if precision == "bf16" and method.takes_bf16:
+        visual, text = (
+            replace(items, parts=items.parts.to(torch.bfloat16)) for items in (visual, text)
+        )
+    with multiplying(precision):
+        return method.similarity(visual, text).float()
+
+
+@contextmanager
+def multiplying(precision: Precision) -> Iterator[None]:
+    """Whether float32 products may be rounded to tf32 where the device can."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def from_vectors(

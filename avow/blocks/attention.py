@@ -13,7 +13,8 @@ for L = 12, R = 36, D = 1024):
     forming what is attended  2 LRD + 2 LD        909,000  4 LD bytes    49 kB
     from the products, here   LRD + LRR + 2 LR    459,000  4 LR bytes   1.7 kB
 
-G costs RRD once per image, which all texts of a tile share.
+G costs RRD once per image, which all texts of a tile share. Parts may come in bfloat16:
+products are then taken in it, and every norm, sum and softmax in float32.
 
 Paper: Lee et al., "Stacked Cross Attention for Image-Text Matching", ECCV 2018.
 """
@@ -25,6 +26,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from avow.blocks.normalise import precise
 from avow.core.contracts import Encoded
 
 FocusNorm = Literal[
@@ -92,7 +94,7 @@ def raw_products(
     query: Encoded, context: Encoded
 ) -> Float[Tensor, "contexts queries query_parts context_parts"]:
     """Every query part with every context part: one large matrix product."""
-    flat = context.parts.flatten(0, 1) @ query.parts.flatten(0, 1).T
+    flat = precise(context.parts.flatten(0, 1) @ query.parts.flatten(0, 1).T)
     shape = (*context.present.shape, *query.present.shape)
     return flat.view(shape).permute(0, 2, 3, 1)
 
@@ -101,7 +103,7 @@ def gram(
     context: Encoded,
 ) -> Float[Tensor, "contexts context_parts context_parts"]:
     """Every context part with every other one of its item."""
-    return context.parts @ context.parts.mT
+    return precise(context.parts @ context.parts.mT)
 
 
 def attended_cosine(
@@ -114,7 +116,8 @@ def attended_cosine(
     dot = (weights * products).sum(-1)
     square = (weights * (weights.flatten(1, 2) @ gram).view(weights.shape)).sum(-1)
     # at a length of 0 the root has no gradient
-    length = square.clamp(min=_EPSILON**2).sqrt() * query.parts.norm(dim=-1)
+    own = torch.linalg.vector_norm(query.parts, dim=-1, dtype=square.dtype)
+    length = square.clamp(min=_EPSILON**2).sqrt() * own
     return dot / length.clamp(min=_EPSILON)
 
 

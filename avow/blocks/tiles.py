@@ -16,6 +16,7 @@ from avow.core.contracts import Encoded
 
 Compare = Callable[[Encoded, Encoded], Float[Tensor, "*kinds images texts"]]
 MB = 2**20
+_ON_A_DEVICE = 512 * MB
 
 
 def in_tiles(
@@ -42,6 +43,11 @@ def in_tiles(
     captions, column_places = _cut(text, max(1, pairs // rows))
     strips = [torch.cat([run(tile, other) for other in captions], -1) for tile in visuals]
     return torch.cat(strips, -2).index_select(-2, row_places).index_select(-1, column_places)
+
+
+def usual(device: torch.device, on_processor_mb: int) -> int:
+    """Bytes of a tile where nobody chose: caches want small ones, a device large products."""
+    return on_processor_mb * MB if device.type == "cpu" else _ON_A_DEVICE
 
 
 def _cut(encoded: Encoded, size: int) -> tuple[list[Encoded], Int[Tensor, " items"]]:

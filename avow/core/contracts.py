@@ -173,6 +173,11 @@ class Encoded:
         """Some of the items."""
         return self._each(lambda tensor: tensor[chosen])
 
+    def given(self) -> dict[str, Tensor]:
+        """The tensors that are there, by name."""
+        every = {name: getattr(self, name) for name in ("parts", "present", "boxes", "edges")}
+        return {name: tensor for name, tensor in every.items() if tensor is not None}
+
     def resized(self, parts: int) -> "Encoded":
         """The same items with padding added or taken away until they have `parts`."""
         more = parts - self.parts.shape[1]
@@ -194,6 +199,8 @@ class Method(nn.Module, ABC):
 
     keeps_regions = False
     """Whether a region's place counts, so that training may mask regions but not drop them."""
+    takes_bf16 = False
+    """Whether `score` reads parts in bfloat16, and still sums and normalises in float32."""
 
     @abstractmethod
     def encode_visual(self, visual: Regions) -> Encoded: ...
@@ -208,6 +215,23 @@ class Method(nn.Module, ABC):
     def similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
         """Every pair's similarity in [-1, 1]; ranking and evidence both read this."""
         return self.score(visual, text)
+
+    def pair_similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, " pairs"]:
+        """The similarity of the n-th image with the n-th text alone, in evaluation."""
+
+        def one(image: dict[str, Tensor], caption: dict[str, Tensor]) -> Tensor:
+            pair = (
+                Encoded(**{name: tensor[None] for name, tensor in item.items()})
+                for item in (image, caption)
+            )
+            return self.similarity(*pair)[0, 0]
+
+        return torch.vmap(one)(visual.given(), text.given())
+
+    def pooled(self, encoded: Encoded) -> Float[Tensor, "items dim"]:
+        """One unit vector per item, for a shortlist that `similarity` then looks through."""
+        summed = (encoded.parts * encoded.present[..., None]).sum(1)
+        return torch.nn.functional.normalize(summed.float(), dim=-1)
 
     def regulariser(self, visual: Encoded, text: Encoded) -> Float[Tensor, ""]:
         """What the method itself adds to the first value a loss yields."""
@@ -235,6 +259,9 @@ class VectorMethod(Method):
 
     def vectors(self, encoded: Encoded) -> Float[Tensor, "items dim"]:
         return encoded.parts[:, 0]
+
+    def pooled(self, encoded: Encoded) -> Float[Tensor, "items dim"]:
+        return self.vectors(encoded)
 
     def score(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
         return self.vectors(visual) @ self.vectors(text).T

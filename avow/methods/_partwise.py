@@ -21,7 +21,7 @@ from avow.blocks.normalise import unit
 from avow.blocks.projection import VisualProjection
 from avow.blocks.squash import Squash, squashed
 from avow.blocks.text import TextEncoder, TextKind, build_text
-from avow.blocks.tiles import MB, in_tiles
+from avow.blocks.tiles import MB, in_tiles, usual
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 
 NormKind = Literal["both", "image", "text", "none"]
@@ -33,6 +33,8 @@ class Pairing(nn.Module, ABC):
 
     largest: float | None
     """The largest score there can be; None where there is no such number."""
+    tile_mb = 32
+    """What a tile may take on a processor, where nobody says otherwise."""
 
     @abstractmethod
     def forward(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]: ...
@@ -44,6 +46,8 @@ class Pairing(nn.Module, ABC):
 
 class Partwise(Method):
     """Encode the parts of every item, then compare all pairs of items in tiles."""
+
+    takes_bf16 = True
 
     def __init__(
         self,
@@ -82,8 +86,9 @@ class Partwise(Method):
 
     def score(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
         numbers = self.pairing.numbers(visual.parts.shape[1], text.parts.shape[1])
-        size = numbers * visual.parts.element_size()
-        return in_tiles(self.pairing, visual, text, size, self.tile_mb * MB, self.recompute)
+        size = 4 * numbers  # what lies between is float32, whatever the parts are
+        most = self.tile_mb * MB or usual(visual.parts.device, self.pairing.tile_mb)
+        return in_tiles(self.pairing, visual, text, size, most, self.recompute)
 
     def similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
         return squashed(self.score(visual, text), self.squash, self.pairing.largest)

@@ -44,7 +44,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import linear, pad
 from torch.utils.checkpoint import checkpoint
 
 from avow.blocks.attention import focus
@@ -107,6 +107,7 @@ class SimilarityVectors(Method):
     """Encode parts and gist; compare by similarity vectors, read by `head`."""
 
     keeps_regions = True
+    takes_bf16 = True
 
     def __init__(
         self,
@@ -153,10 +154,17 @@ class SimilarityVectors(Method):
             return self._score(visual, text)
 
     def similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
-        score = self.score(visual, text)
-        if self.squash == "none":
-            return score
-        return score.tanh() if self.squash == "tanh" else score.sigmoid()
+        return self._squashed(self.score(visual, text))
+
+    def pair_similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, " pairs"]:
+        assert not self.training, "a pair alone has no statistics"
+        with torch.autocast(visual.parts.device.type, enabled=False):
+            nodes = self._pair_nodes(_Images.of(visual), text)
+            scores, _ = self.head.reader(nodes.dtype)(nodes[None], text.present)
+            return self._squashed(scores[0])
+
+    def pooled(self, encoded: Encoded) -> Float[Tensor, "items dim"]:
+        return precise(encoded.parts[:, 0])
 
     def pretrained_parameters(self) -> list[nn.Parameter]:
         return self.text.pretrained_parameters()
@@ -222,10 +230,16 @@ class SimilarityVectors(Method):
         local = projected_gaps(weights, images.regions, words, self.local, most)
         gists = text.parts[:, 0].contiguous()
         whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
-        nodes = torch.cat([whole[:, :, None], local.view(count, texts, parts - 1, -1)], 2)
-        kind = torch.promote_types(nodes.dtype, torch.float32)
-        length = torch.linalg.vector_norm(nodes, dim=-1, keepdim=True, dtype=kind)
-        return nodes / (length + _EPSILON).to(nodes.dtype)
+        return _noded(whole[:, :, None], local.view(count, texts, parts - 1, -1))
+
+    def _pair_nodes(self, images: _Images, text: Encoded) -> Float[Tensor, "pairs nodes dim"]:
+        """The nodes of the n-th image with the n-th text."""
+        (gist, words), real = text.parts.split([1, text.parts.shape[1] - 1], 1), text.present
+        products = precise(images.regions @ words.mT).mT
+        weights = focus(products, real[:, 1:], images.present, self.smooth)
+        attended = _to_unit(weights, images.gram).to(words.dtype) @ images.regions
+        whole = _projected(self.whole, (images.gist[:, None] - gist).square())
+        return _noded(whole, _projected(self.local, (attended - words).square()))
 
     def _attention(
         self,
@@ -237,11 +251,12 @@ class SimilarityVectors(Method):
         products = precise(images.regions.flatten(0, 1) @ words.T)
         products = products.view(*images.present.shape, *real.shape).permute(0, 2, 3, 1)
         weights = focus(products, real[None], images.present[:, None], self.smooth)
-        weights = weights.flatten(1, 2)
-        square = ((weights @ images.gram) * weights).sum(-1, keepdim=True)
-        # at a length of 0 the root has no gradient
-        length = square.clamp(min=_EPSILON**2).sqrt() + _EPSILON
-        return (weights / length).to(words.dtype)
+        return _to_unit(weights.flatten(1, 2), images.gram).to(words.dtype)
+
+    def _squashed(self, score: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        if self.squash == "none":
+            return score
+        return score.tanh() if self.squash == "tanh" else score.sigmoid()
 
     # --- tiles ----------------------------------------------------------------------
 
@@ -284,6 +299,32 @@ class SimilarityVectors(Method):
     def _tile_bytes(self, like: Tensor) -> int:
         usual = _TILE_MB.get(like.device.type, _TILE_MB_ELSEWHERE)
         return (self.tile_mb or usual) * 2**20
+
+
+def _to_unit(
+    weights: Float[Tensor, "images words regions"],
+    gram: Float[Tensor, "images regions regions"],
+) -> Float[Tensor, "images words regions"]:
+    """The weights scaled, so that what is attended has length 1."""
+    square = ((weights @ gram) * weights).sum(-1, keepdim=True)
+    # at a length of 0 the root has no gradient
+    return weights / (square.clamp(min=_EPSILON**2).sqrt() + _EPSILON)
+
+
+def _noded(
+    whole: Float[Tensor, "*pairs 1 dim"], local: Float[Tensor, "*pairs words dim"]
+) -> Float[Tensor, "*pairs nodes dim"]:
+    """The node of the whole and those of the words, as unit vectors."""
+    nodes = torch.cat([whole, local], -2)
+    kind = torch.promote_types(nodes.dtype, torch.float32)
+    length = torch.linalg.vector_norm(nodes, dim=-1, keepdim=True, dtype=kind)
+    return nodes / (length + _EPSILON).to(nodes.dtype)
+
+
+def _projected(
+    layer: nn.Linear, gaps: Float[Tensor, "pairs nodes wide"]
+) -> Float[Tensor, "pairs nodes narrow"]:
+    return linear(gaps, layer.weight.to(gaps.dtype), layer.bias.to(gaps.dtype))
 
 
 def _led_by_gist(

@@ -27,6 +27,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from avow.blocks.attention import Focus, look, mean_of_present
+from avow.blocks.normalise import precise
 from avow.blocks.projection import spread
 from avow.blocks.squash import Squash
 from avow.blocks.text import TextKind
@@ -76,8 +77,8 @@ class ConfidenceMatching(Pairing):
     ) -> Float[Tensor, "contexts queries parts"]:
         """Eq. 12 or 18: the layer of two vectors side by side is a sum of two halves."""
         of_part, of_whole = self.gate.weight[0].chunk(2)
-        own = parts @ of_part
-        other = whole @ of_whole + self.gate.bias
+        own = precise(parts @ of_part.to(parts.dtype))
+        other = precise(whole @ of_whole.to(whole.dtype)) + self.gate.bias
         return torch.sigmoid(own + other[:, None, None])
 
 
@@ -99,7 +100,7 @@ def build(
     dropout_word: float = 0.0,
     dropout_image: float = 0.0,
     dropout_head: float = 0.0,
-    tile_mb: int = 32,
+    tile_mb: int = 0,
     recompute: bool = False,
 ) -> Partwise:
     """grounded: whose parts are matched, and weighed by the other side as a whole.
@@ -107,8 +108,8 @@ def build(
     smooth: lambda_1 or lambda_2, how sharply attention chooses (in the paper 4 for GI and
     9 for GT unless it says otherwise). base: lambda_3, what counts without any confidence.
     norm: which sides are made unit vectors.
-    tile_mb: the most that one intermediate tensor may take. recompute: forget them, and
-    compute them again for the gradient.
+    tile_mb: the most that one intermediate tensor may take; 0 chooses for the device.
+    recompute: forget them, and compute them again for the gradient.
     """
     return partwise(
         ConfidenceMatching(grounded, base, reduce, dim, smooth),

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from avow.blocks.attention import focus
-from avow.blocks.normalise import unit
+from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import spread
 from avow.blocks.squash import Squash, squashed
 from avow.blocks.text import TextEncoder, TextKind, build_text
@@ -46,8 +46,13 @@ def block_cosine(
 ) -> Float[Tensor, "*nodes blocks"]:
     """The cosine of each of `blocks` equal stretches of channels."""
     x, y = one.unflatten(-1, (blocks, -1)), other.unflatten(-1, (blocks, -1))
-    length = torch.linalg.vector_norm(x, dim=-1) * torch.linalg.vector_norm(y, dim=-1)
-    return (x * y).sum(-1) / length.clamp(min=_EPSILON)
+    kind = torch.promote_types(other.dtype, torch.float32)
+    length = _length(x, kind) * _length(y, kind)
+    return (x * y).sum(-1, dtype=kind) / length.clamp(min=_EPSILON)
+
+
+def _length(x: Float[Tensor, "*shape dim"], kind: torch.dtype) -> Float[Tensor, "*shape"]:
+    return torch.linalg.vector_norm(x, dim=-1, dtype=kind)
 
 
 def polar(
@@ -133,6 +138,8 @@ class TextualGraph(nn.Module):
 class Gsmn(Method):
     """Node matching and structure matching, of regions with words and back."""
 
+    takes_bf16 = True
+
     def __init__(
         self,
         visual_dim: int,
@@ -201,7 +208,7 @@ class Gsmn(Method):
 
     def links(self, text: Encoded) -> Float[Tensor, "texts words words"]:
         """How much each word takes over from every other; over those, one."""
-        alike = self.smooth * text.parts @ text.parts.mT
+        alike = precise(self.smooth * text.parts @ text.parts.mT)
         links = alike.masked_fill(~text.present[:, None], -torch.inf).softmax(-1)
         joined = torch.ones_like(links)
         if text.edges is not None:
@@ -214,11 +221,11 @@ class Gsmn(Method):
     def _compare(self, visual: Encoded, text: Encoded) -> Float[Tensor, "2 images texts"]:
         regions, words = visual.parts, text.parts
         seen, said = visual.present[:, None], text.present[None]
-        products = torch.einsum("ird,twd->itrw", regions, words)
-        to_words = focus(products, seen, said, self.smooth)
+        products = precise(torch.einsum("ird,twd->itrw", regions, words))
+        to_words = focus(products, seen, said, self.smooth).to(words.dtype)
         gathered = torch.einsum("itrw,twd->itrd", to_words, words)
         by_region = block_cosine(regions[:, None], gathered, self.blocks)
-        to_regions = focus(products.mT, said, seen, self.smooth)
+        to_regions = focus(products.mT, said, seen, self.smooth).to(words.dtype)
         gathered = torch.einsum("itwr,ird->itwd", to_regions, regions)
         by_word = block_cosine(words[None], gathered, self.blocks)
         from_images = self.visual_graph(by_region, self.weights(visual), visual.present)

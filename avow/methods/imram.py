@@ -31,7 +31,7 @@ from avow.blocks.attention import (
     mean_of_present,
     raw_products,
 )
-from avow.blocks.normalise import unit
+from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import spread
 from avow.blocks.squash import Squash
 from avow.blocks.text import TextKind
@@ -68,7 +68,7 @@ class Memory(nn.Module):
         gate = _mixed(self.gate, query, weights, context).sigmoid()
         fresh = _mixed(self.fresh, query, weights, context).tanh()
         new = torch.lerp(fresh, query.expand_as(fresh), gate)
-        return unit(new) if self.norm else new
+        return unit(precise(new)).to(new.dtype) if self.norm else new
 
 
 def _mixed(
@@ -78,14 +78,17 @@ def _mixed(
     context: Float[Tensor, "contexts context_parts dim"],
 ) -> Float[Tensor, "contexts rows dim"]:
     """`layer` of each query beside what it attends to, which is not formed."""
-    of_query, of_attended = layer.weight.chunk(2, dim=1)
-    said = nn.functional.linear(query, of_query, layer.bias)
+    kind = context.dtype
+    of_query, of_attended = layer.weight.to(kind).chunk(2, dim=1)
+    said = nn.functional.linear(query, of_query, layer.bias.to(kind))
     seen = nn.functional.linear(context, of_attended)
-    return torch.baddbmm(said.expand(len(weights), -1, -1), weights, seen)
+    return torch.baddbmm(said.expand(len(weights), -1, -1), weights.to(kind), seen)
 
 
 class RecurrentAttention(Pairing):
     """Steps of attention from words to regions, from regions to words, or both."""
+
+    tile_mb = 256
 
     def __init__(self, mode: Mode, steps: int, dim: int, memory_norm: bool, how: Focus):
         super().__init__()
@@ -124,7 +127,7 @@ class RecurrentAttention(Pairing):
             scores.append(mean_of_present(cosine, query.present))
             if memory is not None and step + 1 < self.steps:
                 state = memory(state, weights.flatten(1, 2), context.parts)
-                products = (state @ context.parts.mT).view(first.shape)
+                products = precise(state @ context.parts.mT).view(first.shape)
         return torch.stack(scores)
 
 
@@ -147,7 +150,7 @@ def build(
     dropout_word: float = 0.0,
     dropout_image: float = 0.0,
     dropout_head: float = 0.0,
-    tile_mb: int = 256,
+    tile_mb: int = 0,
     recompute: bool = False,
 ) -> Partwise:
     """mode: who looks, words ("text"), regions ("image") or both. steps: how often.
@@ -155,8 +158,8 @@ def build(
     smooth: how sharply attention chooses.
     raw_feature_norm: how products become comparable across query parts before that.
     norm: which sides have their parts made unit vectors.
-    tile_mb: the most that one intermediate tensor may take. recompute: forget them, and
-    compute them again for the gradient.
+    tile_mb: the most that one intermediate tensor may take; 0 chooses for the device.
+    recompute: forget them, and compute them again for the gradient.
     """
     if steps < 1:
         raise BadRecipe(

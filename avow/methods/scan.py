@@ -73,15 +73,15 @@ def build(
     dropout_word: float = 0.0,
     dropout_image: float = 0.0,
     dropout_head: float = 0.0,
-    tile_mb: int = 32,
+    tile_mb: int = 0,
     recompute: bool = False,
 ) -> Partwise:
     """smooth: how sharply attention chooses. lse_scale: how much the best part outweighs.
 
     raw_feature_norm: how products become comparable across query parts before that.
     norm: which sides have their parts made unit vectors.
-    tile_mb: the most that one intermediate tensor may take. recompute: forget them, and
-    compute them again for the gradient.
+    tile_mb: the most that one intermediate tensor may take; 0 chooses for the device.
+    recompute: forget them, and compute them again for the gradient.
     """
     how = Focus(smooth, raw_feature_norm)
     return partwise(

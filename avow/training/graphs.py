@@ -32,6 +32,8 @@ class Graphed:
         self.comparison = comparison
         self.recorded: dict[tuple[int | torch.Size, ...], Callable[..., Any]] = {}
         self.possible = True
+        self.why_not = ""
+        """What stopped the recording, where something did."""
 
     def train(self) -> None:
         self.comparison.train()
@@ -52,7 +54,7 @@ class Graphed:
             try:
                 self.recorded[shape] = self._record(tuple(inputs), given)
             except RuntimeError as error:
-                self.possible = False
+                self.possible, self.why_not = False, " ".join(str(error).split())
                 logging.getLogger(__name__).warning(
                     "training goes on without CUDA graphs, more slowly: %s", error
                 )

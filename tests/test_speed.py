@@ -1,0 +1,70 @@
+"""What the benchmark of speed relies on: plain loops that score alike, and honest counts."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from samples import regions, tokens
+from torch.utils.flop_counter import FlopCounterMode
+
+from avow import methods
+from avow.core import folder
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+WAYS = [
+    ("scan", {"direction": "t2i"}),
+    ("scan", {"direction": "i2t", "aggregate": "lse"}),
+    ("imram", {"mode": "full"}),
+    ("imram", {"mode": "text", "memory_norm": True}),
+    ("acmnet", {"grounded": "text"}),
+    ("acmnet", {"grounded": "image", "reduce": "sum"}),
+    ("saf", {"similarity_dim": 16}),
+    ("sgr", {"similarity_dim": 16}),
+    ("gsmn", {}),
+    ("vsrn", {}),
+    ("dive", {"heads": 2, "head_dim": 8}),
+    ("vse_infty", {}),
+]
+SIZES = {"visual_dim": 12, "vocabulary": 30, "dim": 64, "word_dim": 6}
+
+
+def built(name, chosen):
+    torch.manual_seed(0)
+    return folder.build(methods, name, **SIZES, **chosen).eval()
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    yield
+    for name in ("_plain", "_flops"):
+        sys.modules.pop(name, None)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name, chosen", WAYS)
+def test_plain_loops_score_alike(name, chosen, benchmarks):
+    from _plain import plain_scores
+
+    method = built(name, chosen)
+    visual = method.encode_visual(regions([5, 5, 5]))
+    text = method.encode_text(tokens([7, 4, 1]))
+    plain = plain_scores(method, visual, text)
+    torch.testing.assert_close(method.score(visual, text), plain, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name, chosen", WAYS)
+def test_arithmetic_is_counted_as_torch_counts_it(name, chosen, benchmarks):
+    from _flops import score_flops
+
+    method = built(name, chosen)
+    visual = method.encode_visual(regions([12] * 20, parts=12))
+    text = method.encode_text(tokens([7] * 30))
+    with FlopCounterMode(display=False) as counted:
+        method.score(visual, text)
+    ours = score_flops(method, 20, [7] * 30, 12, SIZES["dim"])
+    # what all pairs of so few items share weighs more here than among thousands
+    assert 0.97 * counted.get_total_flops() < ours * 1.35
+    assert ours < 1.02 * counted.get_total_flops()
