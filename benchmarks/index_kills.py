@@ -50,6 +50,7 @@ def killed(place: Path, kills: int, files: int, seed: int = 0) -> dict[str, int]
     while really < kills and fruitless < 5 * kills:
         if run_and_kill(photos, index, lasts * draw.random()):
             really += 1
+            print(f"\r{really} kills", end="", file=sys.stderr, flush=True)
         else:  # it was done before its time: give it something to do
             fruitless += 1
             disturb(photos, draw, files)
