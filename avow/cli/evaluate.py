@@ -70,7 +70,6 @@ def evaluate(
     from avow.assembly.scores import Blocks, read_size
     from avow.assembly.table import as_latex, as_markdown, as_text
     from avow.core.device import best_device
-    from avow.trust.rerank import judge_reranked
 
     given = runs or []
     if bool(given) == (vectors is not None):
@@ -90,6 +89,8 @@ def evaluate(
     if vectors is not None:
         found = judge_vectors(vectors, blocks, fold=fold, draws=draws, progress=not quiet)
     elif rerank:
+        from avow.trust.rerank import judge_reranked
+
         found = judge_reranked(given[0], *where, draws=draws, progress=not quiet)
     elif two_stage:
         found = judge_two_stage(
