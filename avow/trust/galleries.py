@@ -112,8 +112,10 @@ class Scored:
         They succeed and fail together. "A dog" and "a man" are tied by one photograph that
         has both, and are still two queries.
         """
-        _, group = np.unique(np.packbits(self.match, axis=1), axis=0, return_inverse=True)
-        return group.reshape(-1)
+        packed = np.packbits(self.match, axis=1)
+        _, first, group = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+        # numbered as they first appear, so that halves do not hang on the order of bits
+        return np.argsort(np.argsort(first))[group.reshape(-1)]
 
 
 @dataclass(frozen=True)
