@@ -4,6 +4,8 @@ import datetime
 import json
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +42,13 @@ def keep(name: str, figures: dict[str, Any]) -> Path:
 def read(name: str) -> dict[str, Any]:
     """The figures that were kept under a name."""
     return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def command(arguments: list[str]) -> dict[str, Any]:
+    """Run `avow` with these arguments; the JSON object it prints last."""
+    done = subprocess.run(
+        [sys.executable, "-m", "avow", *arguments], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"avow {' '.join(arguments)}\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])

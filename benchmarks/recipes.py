@@ -11,13 +11,12 @@ again, so the command can be stopped and repeated.
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from _report import command as avow
 from _report import keep
 
 Row = dict[str, Any]
@@ -62,7 +61,7 @@ def one(chosen: argparse.Namespace, recipe: str, seed: int, deadline: float) -> 
     features = ["--features", chosen.features] if chosen.features else []
     data = ["--set", f"data.name={chosen.data}"] if chosen.data else []
     changes = [word for change in chosen.changes for word in ("--set", change)]
-    command = [
+    words = [
         "train",
         recipe,
         "--seed",
@@ -73,7 +72,7 @@ def one(chosen: argparse.Namespace, recipe: str, seed: int, deadline: float) -> 
         "--json",
     ]
     started = time.monotonic()
-    trained = avow([*command, *features, *data, *changes])
+    trained = avow([*words, *features, *data, *changes])
     took = time.monotonic() - started
     tested = avow(["evaluate", str(run), "--json", *features])
     folded = None
@@ -97,15 +96,6 @@ def one(chosen: argparse.Namespace, recipe: str, seed: int, deadline: float) -> 
     report.write_text(json.dumps(result))
     print(f"{recipe} seed {seed}: rSum {tested['rows'][-1]['rsum']:.1f} in {took:.0f} s")
     return result
-
-
-def avow(arguments: list[str]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "avow", *arguments], capture_output=True, text=True
-    )
-    if done.returncode:
-        raise SystemExit(f"avow {' '.join(arguments)}\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def summarise(runs: list[Row]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from avow import losses
 from avow.core import folder
 from avow.core.contracts import Lesson
 from avow.core.opinion import Opinion, kl_to_uniform, squared_risk
+from avow.losses.decl import believed, shared
 
 
 @pytest.fixture
@@ -136,3 +137,11 @@ def test_a_pair_is_believed_where_it_has_most_evidence_of_both_directions():
 def test_warm_up_believes_everybody():
     loss = folder.build(losses, "decl", warm_up=3)
     assert [loss.sifts(epoch) for epoch in range(5)] == [False, False, False, True, True]
+
+
+def test_a_text_that_is_not_believed_matches_no_image_of_its_kind():
+    """Two captions of one image in a batch: the doubt is about the caption, both ways."""
+    match = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=torch.bool)
+    target = believed(match, torch.tensor([1.0, 0.0, 1.0]))
+    assert shared(target).tolist() == [[1, 0, 0], [1, 0, 0], [0, 0, 1]]
+    assert shared(target.T).tolist() == [[0.5, 0.5, 0], [0, 0, 0], [0, 0, 1]]

@@ -39,11 +39,12 @@ Risk = Literal["evidence", "similarity"]
 def believed(
     match: Bool[Tensor, "images texts"], trust: Float[Tensor, " pairs"]
 ) -> Float[Tensor, "images texts"]:
-    """The targets: a match as far as its pair is trusted, and nothing elsewhere.
+    """The targets: a match as far as its text is trusted to be one, and nothing elsewhere."""
+    return match * trust[None]
 
-    Where a query has several matches they share one unit, as a distribution must.
-    """
-    target = match * trust[None]
+
+def shared(target: Float[Tensor, "queries K"]) -> Float[Tensor, "queries K"]:
+    """Where a query has several matches they share one unit, as a distribution must."""
     return target / target.sum(1, keepdim=True).clamp(min=1)
 
 
@@ -91,9 +92,9 @@ class Decl(SiftingLoss):
         self, scores: Float[Tensor, "images texts"], lesson: Lesson
     ) -> Float[Tensor, ""]:
         """Risk of the believed matches and evidence for anything else, both directions."""
-        trust = lesson.trust[0]
-        to_text = self._query(scores, believed(lesson.match, trust))
-        to_image = self._query(scores.T, believed(lesson.match.T, trust))
+        target = believed(lesson.match, lesson.trust[0])
+        to_text = self._query(scores, shared(target))
+        to_image = self._query(scores.T, shared(target.T))
         return (to_text + to_image).mean()
 
     def hinged(

@@ -35,7 +35,7 @@ from avow.core.opinion import (
 )
 from avow.losses._mixture import chance_of_higher
 from avow.losses._null import chance_of_right, normal_scores
-from avow.losses.decl import believed, softened_hinge, two_way_evidence
+from avow.losses.decl import believed, shared, softened_hinge, two_way_evidence
 
 Risk = Literal["entropy", "squared"]
 Judge = Literal["null", "mixture", "argmax"]
@@ -65,8 +65,11 @@ class TclDecl(SiftingLoss):
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         scores = list(similarities())
-        to_text = self._learn(scores[0], lesson.match, lesson.trust[0], lesson)
-        to_image = self._learn(scores[1].T, lesson.match.T, lesson.trust[1], lesson)
+        targets = [believed(lesson.match, trust) for trust in lesson.trust]
+        to_text = self._learn(scores[0], lesson.match, targets[0], lesson.trust[0], lesson)
+        to_image = self._learn(
+            scores[1].T, lesson.match.T, targets[1].T, lesson.trust[1], lesson
+        )
         yield to_text + to_image
         agrees = lesson.epoch >= self.agree_from
         for _ in range(self.agreement_steps if agrees else 0):
@@ -76,12 +79,13 @@ class TclDecl(SiftingLoss):
         self,
         scores: Float[Tensor, "queries K"],
         match: Bool[Tensor, "queries K"],
+        target: Float[Tensor, "queries K"],
         trust: Float[Tensor, " queries"],
         lesson: Lesson,
     ) -> Float[Tensor, ""]:
         """Risk of what is believed, evidence for anything else, and a hinge where wanted."""
         opinion = self._opinion(scores)
-        target = believed(match, trust)
+        target = shared(target)
         risk = dirichlet_risk if self.risk == "entropy" else squared_risk
         value = risk(opinion, target).mean()
         weight = min(self.kl_most, self.kl_least + self.kl_rate * lesson.epoch)
