@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
-from sklearn.linear_model import LogisticRegression, QuantileRegressor
 
 from avow.core.errors import BadData, WrongTrust
 from avow.core.files import write_text
@@ -432,6 +431,8 @@ def _refuse(present: Probability, right: Hits, share: float) -> tuple[float, ...
     A name and a caption, twenty pictures and ten thousand leave different traces, so one
     number for all of them would refuse most of one kind and nothing of another.
     """
+    from sklearn.linear_model import QuantileRegressor  # slow to import; a search needs none
+
     there = _log_odds(present(right.first, right.gallery))
     words = np.expm1(right.first[:, right.names.index("log words")]).round()
     # a small penalty: where all queries are alike, nothing is read into their kind
@@ -452,6 +453,8 @@ def _answers(
     stated: Float[np.ndarray, "queries shown"], relevant: Bool[np.ndarray, "queries shown"]
 ) -> tuple[tuple[float, float], ...]:
     """From the score of "one of those shown" to its probability, for 1, 2, … shown."""
+    from sklearn.linear_model import LogisticRegression
+
     found = []
     for shown in range(1, stated.shape[1] + 1):
         score = _log_odds(one_of(stated[:, :shown]))[:, None]
