@@ -17,8 +17,8 @@ import numpy as np
 from _report import keep
 from PIL import Image
 
-from avow.core.contracts import Encoder
 from avow.core.device import best_device
+from avow.core.searching import Encoder
 from avow.retrieval.deferred import Deferred
 from avow.retrieval.encoder import open_encoder
 from avow.retrieval.indexing import BATCH, index_folders

@@ -101,8 +101,8 @@ def judge(
     kept = [answers[query].verdict != "nothing_found" for query, yes in right.items() if yes]
     alike = [first(answers[query]).similarity for query, yes in right.items() if yes]
     cut = np.quantile(alike, 1 - np.mean(kept))
-    absent = sum(refused.values(), [])
-    plain = int(sum(score < cut for score in sum(scores.values(), [])))
+    absent = [one for some in refused.values() for one in some]
+    plain = int(sum(score < cut for some in scores.values() for score in some))
     return {
         "K": answers[next(iter(answers))].uncertainty.K,
         "absent": len(absent),

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 from PIL import Image
 
-from avow.core.contracts import Encoder
+from avow.core.searching import Encoder
 
 COLOURS = {
     "red": (255, 0, 0),

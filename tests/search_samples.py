@@ -14,7 +14,7 @@ from avow import backbones
 from avow.assembly.model import Model, build_views
 from avow.assembly.recipe import Recipe
 from avow.core import folder
-from avow.core.contracts import Encoder
+from avow.core.searching import Encoder
 from avow.data._vocabulary import Vocabulary
 
 COLOURS = {

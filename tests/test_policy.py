@@ -7,8 +7,9 @@ import torch
 from avow.core.background import Background
 from avow.core.contracts import Asked
 from avow.core.errors import WrongTrust
+from avow.trust.fit_policy import Asking, fit_policy
 from avow.trust.galleries import Scored
-from avow.trust.policy import Asking, Policy, fit_policy
+from avow.trust.policy import Policy
 from avow.trust.sight import look
 
 DIM, TAU = 24, 0.05

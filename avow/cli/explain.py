@@ -11,7 +11,7 @@ from avow.cli._terminal import busy, console, printable
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from avow.core.contracts import Encoder
+    from avow.core.searching import Encoder
     from avow.retrieval.explain import Explanation
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from avow.core.contracts import Encoder
+    from avow.core.searching import Encoder
     from avow.retrieval.report import Report
 
 _SHOWN = 20

@@ -7,11 +7,10 @@
                               similarity in [-1, 1] -> Loss.steps  -> training
                                                     -> Opinion     -> ranking + trust
 
-A method never sees a loss, a loss never sees a method, and neither knows whether it
-runs in training, in evaluation or behind a search box.
+A method never sees a loss, a loss never sees a method, and neither knows whether it runs in
+training, in evaluation or behind a search box, whose own promises are in `searching.py`.
 """
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,13 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int, Int64
+from jaxtyping import Bool, Float, Int
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from avow.core.background import Background
-from avow.core.fingerprint import LENGTH, of_text
+from avow.core.fingerprint import of_text
 from avow.core.opinion import EvidenceKind
 
 # --- what goes in -----------------------------------------------------------------
@@ -130,10 +129,7 @@ class Tokens:
 
 
 class Backbone(nn.Module, ABC):
-    """A frozen pixel network: photographs in, grid cells out; one file in `backbones/`.
-
-    `prepare` runs on many processor cores, `forward` on the device.
-    """
+    """A frozen pixel network, photographs to grid cells: one file in `backbones/`."""
 
     dim: int
     identity: dict[str, Any]
@@ -155,8 +151,7 @@ class Backbone(nn.Module, ABC):
 class Encoded:
     """Items of one modality in the common space, padded: regions, words or frames.
 
-    A method whose `regulariser` needs more than this derives its own kind, which lives
-    only between its encoders and its regulariser.
+    A method whose `regulariser` needs more derives a kind of its own, for itself alone.
     """
 
     parts: Float[Tensor, "items parts dim"]
@@ -270,8 +265,7 @@ class VectorMethod(Method):
 class PooledMethod(VectorMethod):
     """A vector method that pools an item first and then finishes the pooled vector.
 
-    Where only the finish is left to chance (dropout on what was pooled), drawing it again
-    need not pool again.
+    Where only the finish is left to chance, drawing it again need not pool again.
     """
 
     @abstractmethod
@@ -331,8 +325,8 @@ class Loss(ABC):
 class SiftingLoss(Loss):
     """A loss that judges, between epochs, which training pairs are rightly paired.
 
-    Before an epoch that it sifts for, every pair is looked at once, in a batch and in
-    evaluation mode. What `settle` makes of all these looks is the trust of the lessons.
+    Before such an epoch every pair is looked at once, in a batch and in evaluation mode;
+    what `settle` makes of all these looks is the trust of the lessons.
     """
 
     @abstractmethod
@@ -374,7 +368,7 @@ class Draw:
 class Asked:
     """Queries of one direction with all their candidates: what a probe may look at.
 
-    Image queries and text queries look the same from here: queries are rows.
+    Queries are rows, whatever they are.
     """
 
     similarity: Float[Tensor, "views queries candidates"]
@@ -404,101 +398,3 @@ class Probe(ABC):
     @abstractmethod
     def measure(self, asked: Asked) -> dict[str, Float[Tensor, " queries"]]:
         """Named measures; a larger number always means less trust."""
-
-
-# --- search -----------------------------------------------------------------------------
-
-
-class Encoder(ABC):
-    """A joint space that a search can stand on: photographs and texts to vectors.
-
-    The dot product of a photograph's and a text's vector is their similarity in [-1, 1],
-    averaged over views: each view's unit vector is divided by the root of their number.
-    """
-
-    name: str
-    """What a user calls it: "default", a folder, a name of a hub."""
-    fingerprint: str
-    """Changes with any weight and any step of the preprocessing."""
-    dim: int
-    views: int
-    tau: float
-    kind: EvidenceKind
-    bank: tuple[str, ...] = ()
-    """Reference queries, to know what is usual for an item; may be empty."""
-
-    @abstractmethod
-    def prepare(self, photograph: Image.Image) -> np.ndarray:
-        """One photograph to what `encode_prepared` takes; runs on many cores."""
-
-    @abstractmethod
-    def encode_prepared(self, pixels: np.ndarray) -> Float[np.ndarray, "items dim"]: ...
-
-    @abstractmethod
-    def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]: ...
-
-    def encode_images(
-        self, photographs: Sequence[Image.Image]
-    ) -> Float[np.ndarray, "items dim"]:
-        return self.encode_prepared(np.stack([self.prepare(one) for one in photographs]))
-
-
-class Index(ABC):
-    """Vectors by number, and the nearest of them: one file in `indexes/`."""
-
-    dim: int
-    exact: bool
-    """Whether a search looks at every vector."""
-
-    @abstractmethod
-    def add(
-        self, ids: Int64[np.ndarray, " items"], vectors: Float32[np.ndarray, "items dim"]
-    ) -> None:
-        """Put vectors in; an id that is there already is replaced."""
-
-    @abstractmethod
-    def delete(self, ids: Int64[np.ndarray, " items"]) -> None:
-        """Take vectors out; ids that are not there are ignored."""
-
-    @abstractmethod
-    def search(
-        self,
-        queries: Float32[np.ndarray, "queries dim"],
-        k: int,
-        among: Int64[np.ndarray, " chosen"] | None = None,
-    ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
-        """The k largest dot products, best first, ties by the smaller id.
-
-        among: only these ids count. Where there are fewer than k, all are found.
-        """
-
-    @abstractmethod
-    def ids(self) -> Int64[np.ndarray, " items"]:
-        """Every id, ascending."""
-
-    @abstractmethod
-    def vectors(self, ids: Int64[np.ndarray, " items"]) -> Float32[np.ndarray, "items dim"]:
-        """The vectors of ids that are there, as they are stored."""
-
-    @abstractmethod
-    def save(self, folder: Path) -> None: ...
-
-    @classmethod
-    @abstractmethod
-    def open(cls, folder: Path, dim: int) -> "Index": ...
-
-    def close(self) -> None:  # noqa: B027  # most engines hold nothing
-        """Let go of what is held outside this process."""
-
-    def __len__(self) -> int:
-        return len(self.ids())
-
-    def fingerprint(self) -> str:
-        """Changes with the content, not with the order in which it was added."""
-        digest = hashlib.sha256(self.dim.to_bytes(8, "big"))
-        ids = self.ids()
-        for start in range(0, len(ids), 4096):
-            part = ids[start : start + 4096]
-            digest.update(part.tobytes())
-            digest.update(np.ascontiguousarray(self.vectors(part)).tobytes())
-        return digest.hexdigest()[:LENGTH]

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
-from avow.core.contracts import Index
 from avow.core.errors import WrongIndex
 from avow.core.files import new_folder
+from avow.core.searching import Index
 from avow.indexes._vectors import best_of, checked, last_of_each
 
 Best = tuple[np.ndarray, np.ndarray]

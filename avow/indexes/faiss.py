@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from avow.core.contracts import Index
 from avow.core.errors import MissingExtra, WrongIndex
 from avow.core.files import new_folder
+from avow.core.searching import Index
 from avow.indexes._vectors import best_of, checked, last_of_each
 
 Kind = Literal["flat", "hnsw"]

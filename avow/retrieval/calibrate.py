@@ -20,7 +20,8 @@ from avow.core.errors import BadData, WrongTrust
 from avow.metrics.calibration import brier, expected_calibration_error
 from avow.retrieval.known import read_known, scored
 from avow.retrieval.search import Retriever
-from avow.trust.policy import SHOWN, Asking, Policy, fit_policy
+from avow.trust.fit_policy import Asking, fit_policy
+from avow.trust.policy import SHOWN, Policy
 from avow.trust.sight import look
 
 FEWEST = 80

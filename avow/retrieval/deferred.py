@@ -23,7 +23,7 @@ from avow.retrieval.report import Report
 from avow.retrieval.survey import skipped_files, survey
 
 if TYPE_CHECKING:
-    from avow.core.contracts import Encoder
+    from avow.core.searching import Encoder
 
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 

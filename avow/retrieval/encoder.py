@@ -23,9 +23,10 @@ from avow.assembly.model import Model
 from avow.assembly.pairs import some
 from avow.assembly.photographs import pixel_regions
 from avow.assembly.scores import batches, encode
-from avow.core.contracts import Encoder, Method, Regions, VectorMethod
+from avow.core.contracts import Method, Regions, VectorMethod
 from avow.core.errors import BadRecipe, WrongCheckpoint
 from avow.core.fingerprint import of_text
+from avow.core.searching import Encoder
 from avow.data._captions import TokenTable
 from avow.retrieval.deferred import MODULE, outside
 from avow.retrieval.hub import HubEncoder

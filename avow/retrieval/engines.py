@@ -13,8 +13,8 @@ from jaxtyping import Float32, Int64
 
 from avow import indexes
 from avow.core import folder
-from avow.core.contracts import Index
 from avow.core.errors import WrongIndex
+from avow.core.searching import Index
 from avow.indexes._vectors import best_of
 from avow.indexes.exact import DEAD, Exact
 

@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Float
 from PIL import Image, ImageOps
 
-from avow.core.contracts import Encoder, Regions
+from avow.core.contracts import Regions
 from avow.core.errors import BadData
+from avow.core.searching import Encoder
 from avow.retrieval.encoder import ModelEncoder
 
 BLOCKS = 7

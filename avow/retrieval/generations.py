@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from avow.core.contracts import Encoder
 from avow.core.errors import WrongIndex
+from avow.core.searching import Encoder
 from avow.retrieval.catalogue import changing, changing_for_good
 from avow.retrieval.spaces import Space
 from avow.retrieval.writer import NAMED, Writer

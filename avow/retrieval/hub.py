@@ -23,10 +23,10 @@ from avow.backbones._pixels import stretched
 from avow.backbones.huggingface import own_size, processor_settings, vision_config
 from avow.blocks.normalise import unit
 from avow.blocks.pretrained import load, model_files, of_weights
-from avow.core.contracts import Encoder
 from avow.core.errors import BadRecipe
 from avow.core.fingerprint import of_file, of_text
 from avow.core.opinion import EvidenceKind
+from avow.core.searching import Encoder
 
 _AT_ONCE = 64
 

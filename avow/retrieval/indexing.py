@@ -17,9 +17,9 @@ import numpy as np
 
 from avow import indexes
 from avow.core import folder
-from avow.core.contracts import Encoder
 from avow.core.errors import BadData, WrongIndex
 from avow.core.places import avow_home
+from avow.core.searching import Encoder
 from avow.retrieval.alike import group_alike
 from avow.retrieval.catalogue import open_catalogue, sentences
 from avow.retrieval.covered import cover

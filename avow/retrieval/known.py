@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from avow.core.contracts import Encoder
 from avow.core.errors import BadData
+from avow.core.searching import Encoder
 from avow.retrieval.gallery import slices
 from avow.retrieval.library import Library
+from avow.trust.fit_policy import Asking
 from avow.trust.galleries import Scored
-from avow.trust.policy import Asking
 
 MOST = 20_000
 """Pictures that queries are scored against; of a larger index, a sample with the right ones."""

@@ -21,10 +21,10 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from avow.core.background import Background
-from avow.core.contracts import Encoder
 from avow.core.errors import BadQuery, WrongIndex
 from avow.core.fingerprint import of_text
 from avow.core.places import avow_home
+from avow.core.searching import Encoder
 from avow.indexes.exact import DEAD
 from avow.retrieval.catalogue import open_catalogue, reading, sentences
 from avow.retrieval.covered import covered

@@ -15,8 +15,8 @@ from jaxtyping import Float32
 from PIL import Image
 
 from avow.assembly.photographs import open_photograph
-from avow.core.contracts import Encoder
 from avow.core.errors import BadQuery
+from avow.core.searching import Encoder
 
 Kind = Literal["image", "text"]
 Style = Literal["text", "image", "similar", "mixed"]

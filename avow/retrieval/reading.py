@@ -182,7 +182,8 @@ def _taken(exif: Image.Exif) -> str | None:
         match = _MOMENT.match(str(told or ""))
         if not match:
             return None
-        return datetime.datetime(*(int(number) for number in match.groups("0"))).isoformat()
+        year, month, day, *clock = (int(number) for number in match.groups("0"))
+        return datetime.datetime(year, month, day, *clock[:3]).isoformat()
     except Exception:
         return None
 

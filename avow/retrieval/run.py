@@ -10,8 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from jaxtyping import Float32
 
-from avow.core.contracts import Encoder
 from avow.core.errors import BadFeatures
+from avow.core.searching import Encoder
 from avow.retrieval.reading import Fresh, Loaded, Unreadable, load
 from avow.retrieval.report import Progress, Report
 from avow.retrieval.survey import Job, Survey, skipped_files

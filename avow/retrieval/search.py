@@ -18,8 +18,8 @@ from jaxtyping import Float32, Int64
 from PIL import Image
 
 from avow.assembly.photographs import open_photograph
-from avow.core.contracts import Encoder
 from avow.core.errors import BadQuery, WrongIndex, WrongTrust
+from avow.core.searching import Encoder
 from avow.retrieval.answer import Hit, SearchResult, Uncertainty, Verdict, in_words
 from avow.retrieval.encoder import open_encoder
 from avow.retrieval.explain import Explanation, explain
@@ -173,13 +173,12 @@ class Retriever:
             verdict, ruling, why = self._judge(seen, gallery, ids, style, words, k, risk)
             evidence = self._uncertainty(seen)
             judged = time.perf_counter()
-            ids, scores = _reordered(ids, scores, ruling)
             hits = self._hits(ids, scores, k, ruling)
         empty = verdict == "nothing_found"
         return SearchResult(
             query,
             verdict,
-            None if ruling is None else float(ruling.confidence[0]),
+            None if ruling is None else _trust(ruling, empty),
             evidence,
             why,
             () if empty else hits,
@@ -301,18 +300,9 @@ _VERDICTS: dict[str, Verdict] = {
 }
 
 
-def _reordered(
-    ids: Int64[np.ndarray, " found"],
-    scores: Float32[np.ndarray, " found"],
-    ruling: Ruling | None,
-) -> tuple[Int64[np.ndarray, " found"], Float32[np.ndarray, " found"]]:
-    """The most probable first; whatever was not judged follows as it was."""
-    if ruling is None:
-        return ids, scores
-    chosen = ruling.order[0]
-    rest = np.setdiff1d(np.arange(len(ids)), chosen)
-    order = np.concatenate([chosen, rest])
-    return ids[order], scores[order]
+def _trust(ruling: Ruling, empty: bool) -> float:
+    """That the answer is good; where nothing is shown, that there was anything to show."""
+    return float((ruling.present if empty else ruling.confidence)[0])
 
 
 def _same_model(encoder: Encoder, library: Library) -> None:

@@ -16,9 +16,9 @@ import torch
 from jaxtyping import Float32
 
 from avow.core.background import Background
-from avow.core.contracts import Encoder
 from avow.core.errors import WrongIndex
 from avow.core.files import room_needed, write_text
+from avow.core.searching import Encoder
 from avow.retrieval.rows import Rows
 
 TOP = 8

@@ -289,7 +289,8 @@ def fit_serving(scored: Scored, depth: int = DEPTH) -> Probability:
     only make it longer. Sets are cut deep in the whole gallery, so it is fitted there.
     """
     sight, order = look(scored.asked(), shown=depth)
-    hits = noted(sight, order, scored.match, scored.groups, depth)
+    everyone = np.arange(len(scored.groups))
+    hits = noted(sight, order, scored.match, scored.groups, everyone, depth)
     first = hits.right & (hits.right.cumsum(1) == 1)
     return fit_hits("first right", replace(hits, right=first), (SERVING_STRENGTH,))
 

@@ -60,7 +60,7 @@ def choose_strength(scored: Scored, strengths: Sequence[float] = STRENGTHS) -> f
     return max(sorted(strengths), key=recalls)
 
 
-def rerank(judged: Mapping[Query, Scored], strengths: Mapping[Query, float]) -> Ranks:
+def rerank(judged: Mapping[Query, Scored], strengths: Mapping[Any, float]) -> Ranks:
     """The ranks of both directions under relative evidence."""
     image, text = (
         ranks_under(relative_scores(judged[query], strengths[query]), judged[query])

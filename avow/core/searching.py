@@ -1,0 +1,114 @@
+"""The promises a search stands on: a joint space to encode into, and an index of vectors.
+
+    photographs, texts --Encoder--> vectors --Index--> the nearest, and how near
+
+The dot product of two vectors is the similarity of what they stand for, so any engine that
+finds large dot products can serve.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Float32, Int64
+from PIL import Image
+
+from avow.core.fingerprint import LENGTH
+from avow.core.opinion import EvidenceKind
+
+
+class Encoder(ABC):
+    """A joint space that a search can stand on: photographs and texts to vectors.
+
+    The dot product of a photograph's and a text's vector is their similarity in [-1, 1],
+    averaged over views: each view's unit vector is divided by the root of their number.
+    """
+
+    name: str
+    """What a user calls it: "default", a folder, a name of a hub."""
+    fingerprint: str
+    """Changes with any weight and any step of the preprocessing."""
+    dim: int
+    views: int
+    tau: float
+    kind: EvidenceKind
+    bank: tuple[str, ...] = ()
+    """Reference queries, to know what is usual for an item; may be empty."""
+
+    @abstractmethod
+    def prepare(self, photograph: Image.Image) -> np.ndarray:
+        """One photograph to what `encode_prepared` takes; runs on many cores."""
+
+    @abstractmethod
+    def encode_prepared(self, pixels: np.ndarray) -> Float[np.ndarray, "items dim"]: ...
+
+    @abstractmethod
+    def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]: ...
+
+    def encode_images(
+        self, photographs: Sequence[Image.Image]
+    ) -> Float[np.ndarray, "items dim"]:
+        return self.encode_prepared(np.stack([self.prepare(one) for one in photographs]))
+
+
+class Index(ABC):
+    """Vectors by number, and the nearest of them: one file in `indexes/`."""
+
+    dim: int
+    exact: bool
+    """Whether a search looks at every vector."""
+
+    @abstractmethod
+    def add(
+        self, ids: Int64[np.ndarray, " items"], vectors: Float32[np.ndarray, "items dim"]
+    ) -> None:
+        """Put vectors in; an id that is there already is replaced."""
+
+    @abstractmethod
+    def delete(self, ids: Int64[np.ndarray, " items"]) -> None:
+        """Take vectors out; ids that are not there are ignored."""
+
+    @abstractmethod
+    def search(
+        self,
+        queries: Float32[np.ndarray, "queries dim"],
+        k: int,
+        among: Int64[np.ndarray, " chosen"] | None = None,
+    ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
+        """The k largest dot products, best first, ties by the smaller id.
+
+        among: only these ids count. Where there are fewer than k, all are found.
+        """
+
+    @abstractmethod
+    def ids(self) -> Int64[np.ndarray, " items"]:
+        """Every id, ascending."""
+
+    @abstractmethod
+    def vectors(self, ids: Int64[np.ndarray, " items"]) -> Float32[np.ndarray, "items dim"]:
+        """The vectors of ids that are there, as they are stored."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None: ...
+
+    @classmethod
+    @abstractmethod
+    def open(cls, folder: Path, dim: int) -> "Index": ...
+
+    def close(self) -> None:  # noqa: B027  # most engines hold nothing
+        """Let go of what is held outside this process."""
+
+    def __len__(self) -> int:
+        return len(self.ids())
+
+    def fingerprint(self) -> str:
+        """Changes with the content, not with the order in which it was added."""
+        digest = hashlib.sha256(self.dim.to_bytes(8, "big"))
+        ids = self.ids()
+        for start in range(0, len(ids), 4096):
+            part = ids[start : start + 4096]
+            digest.update(part.tobytes())
+            digest.update(np.ascontiguousarray(self.vectors(part)).tobytes())
+        return digest.hexdigest()[:LENGTH]
