@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _report import RESULTS, keep
+from _report import RESULTS, command, keep
 
-from recipes import Row, avow
+Row = dict[str, Any]
 
 RECIPES = [f"flickr8k/vse_infty_{loss}" for loss in ("hinge", "ncr", "decl", "tcl", "tcl_decl")]
 
@@ -93,14 +93,14 @@ def one(chosen: argparse.Namespace, task: Task, deadline: float) -> Row | None:
     features = ["--features", chosen.features] if chosen.features else []
     device = ["--device", chosen.device] if chosen.device else []
     started = time.monotonic()
-    trained = avow(
+    trained = command(
         [
             *("train", recipe, "--seed", str(task.seed), "--out", str(run)),
             *("--resume", "--json", *features, *device),
             *[word for change in changes for word in ("--set", change)],
         ]
     )
-    tested = avow(["evaluate", str(run), "--json", *features, *device])
+    tested = command(["evaluate", str(run), "--json", *features, *device])
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     result = {
         "recipe": task.recipe,

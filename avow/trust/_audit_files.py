@@ -98,8 +98,14 @@ def load_judged(path: Path, fingerprint: str) -> Judged | None:
         )
         for kind in KINDS
     }
-    better = (arrays["better_image"].tolist(), arrays["better_caption"].tolist())
-    return Judged(arrays["captions"], *kinds.values(), *better)
+    return Judged(
+        arrays["captions"],
+        kinds["given"],
+        kinds["alone"],
+        kinds["together"],
+        arrays["better_image"].tolist(),
+        arrays["better_caption"].tolist(),
+    )
 
 
 # --- decisions ----------------------------------------------------------------------------

@@ -54,6 +54,7 @@ def suspect(
     names, table = list(given.measures), given.table()
     part = np.random.default_rng(seed).integers(PARTS, size=int(group.max()) + 1)[group]
     right = _at_first(given, wrong)
+    order = np.zeros(len(table))
     for _ in range(ROUNDS):
         found = np.stack(
             [_ratio(names, table, kind.table(), right, part, seed) for kind in wrong]
@@ -113,7 +114,7 @@ def _trees(names: list[str], seed: int) -> HistGradientBoostingClassifier:
         min_samples_leaf=40,
         l2_regularization=1.0,
         monotonic_cst=sense,
-        early_stopping=False,
+        early_stopping=False,  # type: ignore[arg-type]
         random_state=seed,
     )
 

@@ -168,10 +168,13 @@ def judge_part(
         image_of = place[split.image_of[texts]]
         scores = [_compared(model, n, views, images, texts, device) for n in range(len(views))]
         best = _others(np.mean(scores, 0), image_of)
+        given, alone, together = looked_at(scores, image_of, tau, seed)
         found.append(
             Judged(
                 part.captions[texts],
-                *looked_at(scores, image_of, tau, seed),
+                given,
+                alone,
+                together,
                 [split.image_ids[images[n]] for n in best[0]],
                 [split.captions[texts[n]] for n in best[1]],
             )
@@ -179,7 +182,9 @@ def judge_part(
         progress(len(texts))
     return Judged(
         np.concatenate([one.captions for one in found]),
-        *(_joined(found, kind) for kind in KINDS),
+        _joined(found, "given"),
+        _joined(found, "alone"),
+        _joined(found, "together"),
         [name for one in found for name in one.better_image],
         [text for one in found for text in one.better_caption],
     )
