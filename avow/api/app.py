@@ -37,6 +37,7 @@ def create_app(
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
+        service.open()
         yield
         service.close()
 

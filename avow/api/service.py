@@ -70,6 +70,10 @@ class Service:
         except BadQuery as error:
             raise Refusal(404, str(error)) from error
 
+    def open(self) -> None:
+        self.searching.open()
+        self.drawing.open()
+
     def close(self) -> None:
         self.jobs.close()
         self.searching.close()

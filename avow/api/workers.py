@@ -26,7 +26,12 @@ class Workers:
         self.room = at_once + waiting
         self.inside = 0
         self._count = Lock()
-        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="avow-search")
+        self._at_once = at_once
+        self.open()
+
+    def open(self) -> None:
+        """Begin, or begin again after `close`: an application may be started anew."""
+        self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="avow-search")
 
     async def run(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         self._enter()
