@@ -1,4 +1,4 @@
-"""The demo runs from an empty folder to an opinion, and claims nothing."""
+"""The demo answers and refuses; the sample trains, and claims nothing."""
 
 import os
 import re
@@ -14,17 +14,36 @@ TRUST = re.compile(r"uncertainty u = ([\d.]+) \(K = 18, tau = 0\.05, exp evidenc
 CHANCE = 100 / 18
 
 
-@pytest.mark.slow
-def test_demo(tmp_path):
-    environment = os.environ | {"AVOW_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
-    demo = [sys.executable, str(ROOT / "scripts" / "demo")]
-    done = subprocess.run(demo, env=environment, capture_output=True, text=True)
+def run(script: str, home: Path, **variables: str) -> str:
+    environment = os.environ | {"AVOW_HOME": str(home), "CUDA_VISIBLE_DEVICES": ""} | variables
+    command = [sys.executable, str(ROOT / "scripts" / script)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    row = ROW.search(done.stdout)
-    assert row, done.stdout
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_demo_answers_and_refuses(tmp_path):
+    told = run("demo", tmp_path, SERVE="0")
+    parts = told.split("$ avow search ")[1:]
+    assert len(parts) == 4
+    for part, name in zip(parts, ("coffee", "chelsea", "motorcycle"), strict=False):
+        assert part.splitlines()[1].startswith(("Answer", "Check")), part
+        first = next(line for line in part.splitlines() if line.startswith("1 "))
+        assert name in first
+    assert "Nothing found." in parts[3] and "What came nearest:" in parts[3]
+    again = run("demo", tmp_path, SERVE="0")
+    assert re.search(r"^3\d unchanged, 1 skipped in", again, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_sample_trains(tmp_path):
+    told = run("train_sample", tmp_path)
+    row = ROW.search(told)
+    assert row, told
     for direction in row.groups():
         assert float(direction.split()[0]) > 5 * CHANCE
-    shown, not_shown = (float(found) for found in TRUST.findall(done.stdout))
+    shown, not_shown = (float(found) for found in TRUST.findall(told))
     assert shown < not_shown
-    assert "Nothing is claimed from 18 photographs" in done.stdout
+    assert "Nothing is claimed from 18 photographs" in told
     assert (tmp_path / "runs" / "demo" / "best").is_file()

@@ -11,7 +11,8 @@ def test_every_recipe_builds_its_parts(name):
     recipe = Recipe.open(name)
     assert recipe.build_loss().views in (1, 2)
     if recipe.method.get("text") != "bert":  # needs the hub
-        recipe.build_method(visual_dim=16, vocabulary=9, dim=8)
+        width = 1280 if recipe.method.get("names") else 16  # as the classifier needs it
+        recipe.build_method(visual_dim=width, vocabulary=9, dim=8)
     assert Recipe.from_dict(name, recipe.to_dict()) == recipe
 
 

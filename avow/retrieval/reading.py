@@ -182,8 +182,9 @@ def _taken(exif: Image.Exif) -> str | None:
         match = _MOMENT.match(str(told or ""))
         if not match:
             return None
-        year, month, day, *clock = (int(number) for number in match.groups("0"))
-        return datetime.datetime(year, month, day, *clock[:3]).isoformat()
+        day = datetime.date(*map(int, match.group(1, 2, 3)))
+        clock = datetime.time(*map(int, match.groups("0")[3:]))
+        return datetime.datetime.combine(day, clock).isoformat()
     except Exception:
         return None
 

@@ -1,0 +1,113 @@
+"""The model that ships with Avow: what it learnt from, what it knows, how it is kept."""
+
+import importlib.machinery
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from avow.data._open import dataset_file, open_dataset
+from avow.data.sample import build as open_sample
+from avow.retrieval.encoder import ModelEncoder, open_encoder, packaged_folder
+from avow.trust.policy import Policy
+
+SCRIPT = Path(__file__).parent.parent / "scripts" / "default_model"
+
+
+@pytest.fixture(scope="module")
+def encoder() -> ModelEncoder:
+    opened = open_encoder()
+    assert isinstance(opened, ModelEncoder)
+    return opened
+
+
+def script() -> ModuleType:
+    loader = importlib.machinery.SourceFileLoader("default_model", str(SCRIPT))
+    spec = importlib.util.spec_from_loader("default_model", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_the_weights_are_small():
+    folder = packaged_folder()
+    assert sum(path.stat().st_size for path in folder.glob("*.safetensors")) < 20e6
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 20e6
+
+
+def test_it_has_a_card():
+    card = (packaged_folder() / "README.md").read_text("utf-8")
+    for word in ("MS-COCO", "Flickr8k", "ImageNet", "CC BY 4.0", "Apache-2.0", "English"):
+        assert word in card
+
+
+@pytest.mark.parametrize("query", ["text", "image"])
+def test_its_trust_was_fitted_for_it(encoder, query):
+    policy = Policy.load(packaged_folder() / f"trust-{query}.json")
+    assert policy.conditions.model == encoder.fingerprint
+    assert 0 < policy.default_risk < 0.5
+    assert policy.promised(policy.default_risk, 10).coverage >= 0.5
+
+
+def test_vectors_give_similarities(encoder):
+    texts = encoder.encode_texts(["a cat", "a dog on a beach"])
+    assert texts.shape == (2, encoder.dim) and encoder.views == 2
+    np.testing.assert_allclose(np.linalg.norm(texts, axis=1), 1, atol=1e-5)
+
+
+def test_it_knows_a_cat_from_a_cup(encoder):
+    split = open_sample().splits["test"]
+    files = dict(zip(split.image_ids, split.files or (), strict=True))
+    names = ("chelsea", "coffee", "motorcycle_left")
+    pictures = encoder.encode_images([_opened(files[name]) for name in names])
+    texts = encoder.encode_texts(["a cat", "a cup of coffee", "a motorcycle"])
+    assert (texts @ pictures.T).argmax(1).tolist() == [0, 1, 2]
+
+
+@pytest.mark.data
+def test_nothing_that_is_tested_was_learnt():
+    """Neither photographs nor captions nor object names of dev and test photographs."""
+    objects = json.loads(dataset_file("coco", "objects.json").read_text())
+    entries = []
+    for name in ("flickr8k", "coco"):
+        splits = open_dataset(name).splits
+        kept_back = {i for part in ("dev", "test") for i in splits[part].image_ids}
+        assert kept_back.isdisjoint(splits["train"].image_ids)
+        assert kept_back.isdisjoint(objects)
+        entries += [
+            {"set": name, "split": "train", "id": image, "texts": ["a caption"]}
+            for image in splits["train"].image_ids[:500]
+        ]
+    telling, texts, _ = script().tellings(entries, 0)
+    assert set(telling.image.tolist()) == set(range(len(entries)))
+    assert len(texts) > len(entries)
+
+
+@pytest.mark.data
+def test_the_bank_asks_nothing_that_is_tested(encoder):
+    tested = {
+        text.strip().lower()
+        for name in ("flickr8k", "coco")
+        for part in ("dev", "test")
+        for text in open_dataset(name).splits[part].captions
+    }
+    learnt = {
+        text.strip().lower()
+        for name in ("flickr8k", "coco")
+        for text in open_dataset(name).splits["train"].captions
+    }
+    own = {text.strip().lower() for text in encoder.bank}
+    assert len(own & learnt) > 1000
+    assert not (own & tested) - learnt
+
+
+def _opened(path):
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        picture.load()
+        return picture
