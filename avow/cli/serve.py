@@ -67,7 +67,7 @@ def serve(
         if importlib.util.find_spec(name) is None:
             raise MissingExtra("The server", package, "server")
     token = _token(host, token, no_token)
-    with _listen(host, port) as listening:
+    with listen(host, port) as listening:
         with busy("Loading the model"):
             from avow.api import create_app
 
@@ -77,8 +77,7 @@ def serve(
         typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
         if show:
             Timer(0.5, webbrowser.open, [address]).start()
-        _run(app, listening)
-    typer.echo("The server has ended.")
+        run(app, listening)
 
 
 def _open(index: Path | None, model: str | None) -> "Retriever":
@@ -178,5 +177,6 @@ def run(app: "FastAPI", listening: socket.socket) -> None:
             timeout_graceful_shutdown=_GOODBYE,
         )
     )
-    with suppress(KeyboardInterrupt):
+    with listening, suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
+    typer.echo("The server has ended.")
