@@ -513,8 +513,9 @@ def test_a_calibration_of_this_index_is_used(copied, tmp_path):
     costs = [one["coverage"] for one in told["risks"]]
     assert 0 < max(costs) <= 1
     found = client.get("/api/search", params={"text": CAT, "k": 3}).json()
-    assert found["verdict"] in ("answer", "check") and found["trust"] > 0.5
-    assert found["hits"][0]["p_relevant"] > found["hits"][1]["p_relevant"]
+    assert found["verdict"] != "unjudged" and 0 <= found["trust"] <= 1
+    first, second = [*found["hits"], *found["near_misses"]][:2]
+    assert first["p_relevant"] > second["p_relevant"]
 
 
 # --- health and counts ------------------------------------------------------------------
@@ -561,7 +562,8 @@ def test_without_the_token_nothing_is_told(guarded):
         assert "asks for a token" in error_of(answer, 401)
         assert answer.headers["www-authenticate"] == "Bearer"
     assert client.get("/api/health").status_code == 200
-    assert client.get("/").status_code == 200 and client.get("/app.js").status_code == 200
+    for path in ("/", "/app.js", "/api.js", "/style.css"):
+        assert client.get(path).status_code == 200, "the page itself tells nothing"
 
 
 def test_the_token_opens(guarded):

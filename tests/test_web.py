@@ -26,7 +26,7 @@ class Server:
     def __init__(self, app):
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self.listening.getsockname()[1]}"
-        self.server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        self.server = uvicorn.Server(_quick(app))
         self.thread = threading.Thread(target=self.server.run, args=[[self.listening]])
 
     def __enter__(self):
@@ -36,9 +36,13 @@ class Server:
         return self.address
 
     def __exit__(self, *_):
-        self.server.should_exit = self.server.force_exit = True
+        self.server.should_exit = True
         self.thread.join(10)
         self.listening.close()
+
+
+def _quick(app):
+    return uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
 
 
 @pytest.fixture(scope="module")
@@ -187,9 +191,11 @@ def test_why_shows_words_heat_and_what_is_similar(visit, address):
     ready(seen, "#why .word")
     assert page.locator("#why .word").all_inner_texts() == CAT.split()
     ready(seen, "#why .wall .look")
+    page.wait_for_load_state("networkidle")
     before = page.get_attribute("#why .heat", "src")
     page.click("#why .word >> nth=1")
     assert page.get_attribute("#why .heat", "src") != before
+    page.wait_for_load_state("networkidle")
     page.click("#heat-switch")
     assert page.get_attribute("#why .heat", "data-off") is not None
     assert "item=" in page.url

@@ -104,7 +104,7 @@ class Guard:
             return None
         if scope["path"] == "/" and (given := _asked_token(scope)) is not None:
             return self._let_in(given, scope)
-        if not scope["path"].startswith("/api") or scope["path"] in OPEN:
+        if not scope["path"].startswith("/api/") or scope["path"] in OPEN:
             return None
         if any(_equal(given, self.token) for given in _given_tokens(headers)):
             return None

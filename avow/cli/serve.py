@@ -7,6 +7,7 @@ import secrets
 import socket
 import sys
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Annotated
@@ -66,16 +67,17 @@ def serve(
         if importlib.util.find_spec(name) is None:
             raise MissingExtra("The server", package, "server")
     token = _token(host, token, no_token)
-    with busy("Loading the model"):
-        from avow.api import create_app
+    with listen(host, port) as listening:
+        with busy("Loading the model"):
+            from avow.api import create_app
 
-        listening = listen(host, port)
-        app = create_app(_open(index, model), token=token, hosts=[host, *(allow_host or [])])
-    address = _address(host, listening.getsockname()[1], token)
-    typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
-    if show:
-        Timer(0.5, webbrowser.open, [address]).start()
-    run(app, listening)
+            hosts = [host, *(allow_host or [])]
+            app = create_app(_open(index, model), token=token, hosts=hosts)
+        address = _address(host, listening.getsockname()[1], token)
+        typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
+        if show:
+            Timer(0.5, webbrowser.open, [address]).start()
+        run(app, listening)
 
 
 def _open(index: Path | None, model: str | None) -> "Retriever":
@@ -124,11 +126,15 @@ def listen(host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, place = found[0]
         listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _deaf(host, port, error) from error
+    try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(place)
         # claims the port at once: two sockets that only reuse it could both be bound
         listening.listen(128)
     except OSError as error:
+        listening.close()
         raise _deaf(host, port, error) from error
     return listening
 
@@ -171,10 +177,6 @@ def run(app: "FastAPI", listening: socket.socket) -> None:
             timeout_graceful_shutdown=_GOODBYE,
         )
     )
-    try:
+    with listening, suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass
-    finally:
-        listening.close()
     typer.echo("The server has ended.")
