@@ -182,9 +182,8 @@ def _taken(exif: Image.Exif) -> str | None:
         match = _MOMENT.match(str(told or ""))
         if not match:
             return None
-        day = datetime.date(*map(int, match.group(1, 2, 3)))
-        clock = datetime.time(*map(int, match.groups("0")[3:]))
-        return datetime.datetime.combine(day, clock).isoformat()
+        year, month, day, hour, minute, second = map(int, match.groups("0"))
+        return datetime.datetime(year, month, day, hour, minute, second).isoformat()
     except Exception:
         return None
 
