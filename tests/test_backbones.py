@@ -245,3 +245,28 @@ def test_text_model_is_no_tower():
         "'minilm' is a 'bert' model, which does not cut an image of one size into "
         "patches. Expected CLIP, SigLIP, DINOv2 or ViT; choose another model."
     )
+
+
+def test_onnxruntime_gives_the_same_cells(tmp_path, monkeypatch):
+    """Exported once into AVOW_HOME, and the same to rounding."""
+    monkeypatch.setenv("AVOW_HOME", str(tmp_path))
+    pixels = torch.randint(0, 256, (3, 64, 64, 3), dtype=torch.uint8)
+    plain = efficientnet_lite0.build(size=64)
+    with torch.inference_mode():
+        wanted = plain(pixels)
+        found = efficientnet_lite0.build(size=64).quicken()(pixels)
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+    kept = list((tmp_path / "backbones").iterdir())
+    assert [path.suffix for path in kept] == [".onnx"]
+    before = kept[0].stat().st_mtime_ns
+    efficientnet_lite0.build(size=64).quicken()
+    assert kept[0].stat().st_mtime_ns == before
+
+
+def test_without_onnxruntime_nothing_changes(monkeypatch):
+    monkeypatch.setattr("avow.backbones._onnx._PACKAGES", ("no_such_package",))
+    pixels = torch.randint(0, 256, (1, 64, 64, 3), dtype=torch.uint8)
+    backbone = efficientnet_lite0.build(size=64)
+    with torch.inference_mode():
+        wanted = backbone(pixels)
+        assert torch.equal(backbone.quicken()(pixels), wanted)

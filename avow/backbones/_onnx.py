@@ -1,0 +1,77 @@
+"""The same network on a processor, several times faster: exported once, run by onnxruntime.
+
+The export is kept under AVOW_HOME, named after the weights and the input size, and made
+again where it is missing. Without the packages `onnx` and `onnxruntime` nothing changes.
+"""
+
+import importlib.util
+import logging
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from avow.core.files import room_needed
+from avow.core.places import avow_home
+
+Run = Callable[[Float[Tensor, "items 3 size size"]], Float[Tensor, "items dim rows columns"]]
+_PACKAGES = ("onnx", "onnxruntime")
+
+
+def quick(network: nn.Module, name: str, size: int) -> Run | None:
+    """A faster way to run `network`, or None where there is none.
+
+    name: changes whenever the weights do.
+    """
+    if any(importlib.util.find_spec(package) is None for package in _PACKAGES):
+        return None
+    path = avow_home() / "backbones" / f"{name}-{size}px.onnx"
+    try:
+        if not path.is_file():
+            _export(network, path, size)
+        return _session(path)
+    except Exception as error:  # whatever it is, the slower way still works
+        logging.getLogger(__name__).warning("onnxruntime is of no use here: %s", error)
+        return None
+
+
+def _export(network: nn.Module, path: Path, size: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    with room_needed(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tracing grumbles about shapes that never change
+        try:
+            torch.onnx.export(
+                network.eval(),
+                (torch.zeros(2, 3, size, size),),
+                str(fresh),
+                input_names=["pixels"],
+                output_names=["cells"],
+                dynamic_axes={"pixels": {0: "items"}, "cells": {0: "items"}},
+                dynamo=False,
+            )
+            os.replace(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+
+def _session(path: Path) -> Run:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        str(path), options, providers=["CPUExecutionProvider"]
+    )
+
+    def run(pixels: Float[Tensor, "items 3 size size"]) -> Tensor:
+        ready = np.ascontiguousarray(pixels.numpy())
+        return torch.from_numpy(session.run(None, {"pixels": ready})[0])
+
+    return run
