@@ -61,10 +61,17 @@ ADAPTED = {
 }
 
 
+# A loss sees similarities and nothing else: two of them teach every method, and every loss
+# teaches two methods, one that compares vectors and one that compares parts.
+TAUGHT = sorted(
+    {(method, loss) for method in folder.names(methods) for loss in ("hinge", "tcl")}
+    | {(method, loss) for method in ("saf", "vse_infty") for loss in folder.names(losses)}
+)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", folder.names(losses))
-@pytest.mark.parametrize("method", folder.names(methods))
-def test_every_loss_teaches_every_method(data, tmp_path, loss, method):
+@pytest.mark.parametrize(("method", "loss"), TAUGHT)
+def test_losses_teach_methods(data, tmp_path, method, loss):
     content = small_recipe(data, epochs=12, words_changed=0.0, regions_changed=0.0)
     adapted = ADAPTED.get(method, {})
     content["loss"] = {"name": loss, **adapted.get(loss, {})}
