@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from avow.blocks import fused
 from avow.blocks.normalise import precise
 from avow.blocks.projection import spread
 from avow.blocks.text import TextKind
@@ -85,8 +86,14 @@ class GraphReasoning(Head):
         ) -> tuple[Float[Tensor, "images texts"], Float[Tensor, "texts moments"]]:
             hidden = ~present[:, None]
             for matrix, bias in joined:
-                question, message = linear(nodes, matrix, bias).chunk(2, -1)
-                nodes = (_looks(question, nodes, hidden) @ message).relu()
+                both = linear(nodes, matrix, bias)
+                heard = (
+                    fused.graph_step(both, nodes, present) if fused.is_possible(nodes) else None
+                )
+                if heard is None:
+                    question, message = both.chunk(2, -1)
+                    heard = (_looks(question, nodes, hidden) @ message).relu()
+                nodes = heard
             question = linear(nodes[:, :, :1], *asking)
             heard = _looks(question, nodes, hidden) @ nodes
             top = linear(heard.squeeze(2), *update).relu()
