@@ -111,11 +111,11 @@ def word_nodes(
 
 
 def graph_step(
-    both: Float[Tensor, "images texts nodes twice"],
+    asked: Float[Tensor, "images texts nodes narrow"],
     nodes: Float[Tensor, "images texts nodes narrow"],
     present: Bool[Tensor, "texts nodes"],
 ) -> Float[Tensor, "images texts nodes narrow"] | None:
-    """relu(softmax(asked . nodes) told), where `both` is asked and told side by side."""
+    """softmax(asked . nodes) nodes, pair by pair."""
     images, texts, count, narrow = nodes.shape
     if count > _MOST_WORDS or _power(narrow) != narrow or narrow > 256:
         return None
@@ -123,7 +123,7 @@ def graph_step(
 
     def launch(kernels: ModuleType) -> None:
         kernels.talk[(images * texts,)](
-            both.contiguous(),
+            asked.contiguous(),
             nodes.contiguous(),
             present.to(torch.uint8),
             heard,
