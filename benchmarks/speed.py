@@ -31,6 +31,7 @@ from accelerate import Accelerator
 from avow import losses, methods
 from avow.assembly.recipe import Training
 from avow.assembly.scores import Blocks, Precision, compare, multiplying, similarity
+from avow.blocks import fused
 from avow.core import folder
 from avow.core.contracts import Encoded, Lesson, Method, Regions, Tokens
 from avow.training.batches import Batch
@@ -73,12 +74,16 @@ def main() -> None:
     parser.add_argument("--most", type=float, default=60, help="seconds of repeats each")
     parser.add_argument("--plain", type=int, default=20, help="captions of the plain loop")
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--no-fused", action="store_true", help="operation by operation")
+    parser.add_argument("--profile", action="store_true", help="which kernels take how long")
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--out", default="", help="name of the results; default: by device")
     chosen = parser.parse_args()
     if chosen.threads:
         torch.set_num_threads(chosen.threads)
+    if chosen.no_fused:
+        fused.is_possible = lambda like: False
     name = chosen.out or f"speed_{chosen.device}_{chosen.precision}"
     name += "_train" if chosen.train else ""
     setting = {key: value for key, value in vars(chosen).items() if key not in ("out", "only")}
@@ -157,6 +162,8 @@ def score_figures(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
 
     forget_peak(chosen.device)
     resident()  # a warm-up
+    if chosen.profile:
+        profile(resident, chosen.device)
     peak = peak_bytes(chosen.device)
     bill = score_flops(method, chosen.images, lengths.tolist(), chosen.regions, chosen.dim)
     times, rates, shares = [], [], []
@@ -187,6 +194,7 @@ def score_figures(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
         "plain_seconds": round(plain, 3),
         "ratio": round(plain / seconds, 2),
         "peak_mb": None if peak is None else round(peak / 1e6),
+        "fused": name in NARROW and chosen.precision == "bf16" and was_fused(there[0]),
     }
 
 
@@ -198,6 +206,22 @@ def score_line(name: str, found: dict[str, Any]) -> str:
         f"{found['fraction']:>8.1%} {'-' if own is None else f'{own:.1%}':>8} "
         f"{found['plain_seconds']:>9.2f} {found['ratio']:>7.2f} {found['peak_mb'] or '-':>8}"
     )
+
+
+@torch.no_grad()
+def was_fused(items: Encoded) -> bool:
+    return fused.is_possible(items.parts.to(torch.bfloat16))
+
+
+def profile(work: Callable[[], None], device: str) -> None:
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    if device != "cpu":
+        kinds.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=kinds) as found:
+        work()
+        wait(device)
+    order = "self_cpu_time_total" if device == "cpu" else "self_cuda_time_total"
+    print(found.key_averages().table(sort_by=order, row_limit=25, max_name_column_width=60))
 
 
 @torch.inference_mode()

@@ -12,6 +12,7 @@ import avow.training.loop as loop
 from avow import losses, methods
 from avow.assembly.recipe import Training
 from avow.assembly.scores import similarity
+from avow.blocks import fused
 from avow.core import folder
 from avow.core.contracts import Lesson, Regions, Tokens
 from avow.training.batches import Batch
@@ -107,6 +108,27 @@ def test_scores_on_the_device_are_those_of_the_processor(name):
         torch.testing.assert_close(found.cpu(), expected, rtol=near, atol=near)
     pairs = method.pair_similarity(*there)
     torch.testing.assert_close(pairs.cpu(), expected.diag(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["saf", "sgr"])
+@torch.no_grad()
+def test_fused_kernels_score_like_single_operations(name, monkeypatch):
+    """At real sizes, with captions of 1 to 40 words and images of 1 to 36 regions."""
+    torch.manual_seed(0)
+    sizes = {"visual_dim": 64, "vocabulary": 30, "dim": 1024, "word_dim": 16}
+    method = folder.build(methods, name, **sizes).cuda().eval()
+    shown, words = [36, 36, 1, 20] * 8, [1, 40, 12, 13, 7, 15, 16, 17, 31, 32] * 5
+    visual = method.encode_visual(regions(shown, parts=36, dim=64).to("cuda"))
+    text = method.encode_text(tokens(words, parts=40).to("cuda"))
+    exact = similarity(method, visual, text, "fp32")
+    found = similarity(method, visual, text, "bf16")
+    assert not fused._failed, "a kernel did not compile"
+    monkeypatch.setattr(fused, "is_possible", lambda like: False)
+    plain = similarity(method, visual, text, "bf16")
+    torch.testing.assert_close(found, exact, rtol=0, atol=0.02)
+    # fused or not, rounding costs about the same
+    assert (found - exact).abs().mean() < 2 * (plain - exact).abs().mean() + 1e-4
+    assert not torch.equal(found, plain), "nothing was fused"
 
 
 def _value(scores: list[torch.Tensor], extra: torch.Tensor) -> torch.Tensor:

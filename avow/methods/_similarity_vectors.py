@@ -23,7 +23,8 @@ What is computed per pair of a 12-word caption with 36 regions of 1,024 numbers,
 
 The length of what is attended comes from the products of the regions among themselves:
 |sum w v|^2 = w (v v^T) w, so that weights are scaled instead of vectors. In bfloat16 the
-products are taken in it, and every norm and softmax in float32.
+products are taken in it, and every norm and softmax in float32; on a device that is then
+done by the kernels of `blocks.fused`.
 
 For the gradient SGR keeps 9 kB per pair and node in float32, SAF 3 kB: a batch of 128 with
 captions of up to 28 words takes 4.4 GB and 1.3 GB per network, and about half of that in
@@ -47,6 +48,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 from torch.utils.checkpoint import checkpoint
 
+from avow.blocks import fused
 from avow.blocks.attention import focus
 from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import VisualProjection, spread
@@ -201,14 +203,8 @@ class SimilarityVectors(Method):
         """All images with the texts of one group."""
         if self.training:  # all images at once: a head may normalise over them
             if self.recompute and torch.is_grad_enabled():
-                return checkpoint(
-                    self._tile,
-                    images,
-                    text,
-                    reader,
-                    use_reentrant=False,
-                    preserve_rng_state=False,
-                )  # type: ignore[return-value]
+                how = {"use_reentrant": False, "preserve_rng_state": False}
+                return checkpoint(self._tile, images, text, reader, **how)  # type: ignore[return-value]
             return self._tile(images, text, reader)
         count = len(images.gist)
         rows, _ = self._shape(images, text.parts.shape[1] - 1)
@@ -227,10 +223,16 @@ class SimilarityVectors(Method):
         words, real = text.parts[:, 1:].flatten(0, 1), text.present[:, 1:]
         most = self._tile_bytes(words)
         weights = self._attention(images, words, real)
-        local = projected_gaps(weights, images.regions, words, self.local, most)
         gists = text.parts[:, 0].contiguous()
         whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
-        return _noded(whole[:, :, None], local.view(count, texts, parts - 1, -1))
+        if fused.is_possible(whole):
+            nodes = whole.new_empty(count, texts, parts, whole.shape[-1])
+            if fused.word_nodes(weights, images.regions, words, self.local, nodes):
+                nodes[:, :, 0] = _noded(whole)
+                return nodes
+        local = projected_gaps(weights, images.regions, words, self.local, most)
+        local = local.view(count, texts, parts - 1, -1)
+        return _noded(torch.cat([whole[:, :, None], local], 2))
 
     def _pair_nodes(self, images: _Images, text: Encoded) -> Float[Tensor, "pairs nodes dim"]:
         """The nodes of the n-th image with the n-th text."""
@@ -239,7 +241,8 @@ class SimilarityVectors(Method):
         weights = focus(products, real[:, 1:], images.present, self.smooth)
         attended = _to_unit(weights, images.gram).to(words.dtype) @ images.regions
         whole = _projected(self.whole, (images.gist[:, None] - gist).square())
-        return _noded(whole, _projected(self.local, (attended - words).square()))
+        local = _projected(self.local, (attended - words).square())
+        return _noded(torch.cat([whole, local], 1))
 
     def _attention(
         self,
@@ -248,8 +251,14 @@ class SimilarityVectors(Method):
         real: Bool[Tensor, "texts parts"],
     ) -> Float[Tensor, "images words regions"]:
         """Weights that make what a word attends to a unit vector."""
-        products = precise(images.regions.flatten(0, 1) @ words.T)
-        products = products.view(*images.present.shape, *real.shape).permute(0, 2, 3, 1)
+        products = images.regions.flatten(0, 1) @ words.T
+        products = products.view(*images.present.shape, *real.shape)
+        if fused.is_possible(products):
+            sides = real, images.present
+            weights = fused.word_weights(products, images.gram, *sides, self.smooth)
+            if weights is not None:
+                return weights.flatten(1, 2)
+        products = precise(products).permute(0, 2, 3, 1)
         weights = focus(products, real[None], images.present[:, None], self.smooth)
         return _to_unit(weights.flatten(1, 2), images.gram).to(words.dtype)
 
@@ -311,11 +320,8 @@ def _to_unit(
     return weights / (square.clamp(min=_EPSILON**2).sqrt() + _EPSILON)
 
 
-def _noded(
-    whole: Float[Tensor, "*pairs 1 dim"], local: Float[Tensor, "*pairs words dim"]
-) -> Float[Tensor, "*pairs nodes dim"]:
-    """The node of the whole and those of the words, as unit vectors."""
-    nodes = torch.cat([whole, local], -2)
+def _noded(nodes: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
+    """Unit vectors, in the precision they have."""
     kind = torch.promote_types(nodes.dtype, torch.float32)
     length = torch.linalg.vector_norm(nodes, dim=-1, keepdim=True, dtype=kind)
     return nodes / (length + _EPSILON).to(nodes.dtype)

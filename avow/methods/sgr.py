@@ -11,7 +11,7 @@ the average of two networks. `squash = "tanh"` is for evidence, `"sigmoid"` for 
 as SGRAF was trained, `"none"` leaves the range open.
 
 SGRAF is the average of a SAF and an SGR that were trained apart: train the pair of recipes
-`saf_hinge` and `sgr_hinge`, and average their similarities.
+`saf_hinge` and `sgr_hinge`, and `avow evaluate SAF_RUN SGR_RUN` averages their similarities.
 """
 
 import torch
@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from avow.blocks import fused
 from avow.blocks.normalise import precise
 from avow.blocks.projection import spread
 from avow.blocks.text import TextKind
@@ -43,8 +44,7 @@ class GraphStep(nn.Module):
 
     A bias of the keys would add the same to all logits of a node, which the softmax takes
     away. Query and key then act through their product alone: q.k = (x Q^T K + b K) . x, one
-    projection instead of two. The bias of `update` may be added before the mixing, because
-    the weights of a node sum to one; so one matrix makes both projections at once.
+    projection instead of two.
     """
 
     def __init__(self, dim: int):
@@ -57,14 +57,6 @@ class GraphStep(nn.Module):
         """The map whose product with a node is the logit of looking at it."""
         return self.key.weight.T @ self.query.weight, self.query.bias @ self.key.weight
 
-    def joined(self) -> tuple[Float[Tensor, "both dim"], Float[Tensor, " both"]]:
-        """That map, and below it the update."""
-        matrix, bias = self.asking()
-        return (
-            torch.cat([matrix, self.update.weight]),
-            torch.cat([bias, self.update.bias]),
-        )
-
 
 class GraphReasoning(Head):
     """All steps but the last for every node; the last for node 0, which alone is read."""
@@ -75,35 +67,36 @@ class GraphReasoning(Head):
         self.judge = spread(nn.Linear(dim, 1))
 
     def reader(self, kind: torch.dtype) -> Reader:
-        *early, last = (step for step in self.steps if isinstance(step, GraphStep))
-        joined = [tuple(part.to(kind) for part in step.joined()) for step in early]
-        asking = tuple(part.to(kind) for part in last.asking())
-        update = last.update.weight.to(kind), last.update.bias.to(kind)
+        made = [step for step in self.steps if isinstance(step, GraphStep)]
+        asking = [tuple(part.to(kind) for part in step.asking()) for step in made]
+        update = [(step.update.weight.to(kind), step.update.bias.to(kind)) for step in made]
 
         def read(
             nodes: Float[Tensor, "images texts nodes dim"], present: Bool[Tensor, "texts nodes"]
         ) -> tuple[Float[Tensor, "images texts"], Float[Tensor, "texts moments"]]:
-            hidden = ~present[:, None]
-            for matrix, bias in joined:
-                question, message = linear(nodes, matrix, bias).chunk(2, -1)
-                nodes = (_looks(question, nodes, hidden) @ message).relu()
-            question = linear(nodes[:, :, :1], *asking)
-            heard = _looks(question, nodes, hidden) @ nodes
-            top = linear(heard.squeeze(2), *update).relu()
+            for ask, change in zip(asking[:-1], update[:-1], strict=True):
+                heard = _heard(linear(nodes, *ask), nodes, present)
+                nodes = linear(heard, *change).relu_()
+            heard = _heard(linear(nodes[:, :, :1], *asking[-1]), nodes, present)
+            top = linear(heard.squeeze(2), *update[-1]).relu()
             scores = linear(precise(top), self.judge.weight, self.judge.bias).squeeze(-1)
             return scores, scores.new_empty(len(present), 0)
 
         return read
 
 
-def _looks(
+def _heard(
     question: Float[Tensor, "images texts asking dim"],
     nodes: Float[Tensor, "images texts nodes dim"],
-    hidden: Bool[Tensor, "texts 1 nodes"],
-) -> Float[Tensor, "images texts asking nodes"]:
-    """How much each asking node looks at each node."""
-    logits = precise(question @ nodes.mT)
-    return logits.masked_fill(hidden, -torch.inf).softmax(-1).to(nodes.dtype)
+    present: Bool[Tensor, "texts nodes"],
+) -> Float[Tensor, "images texts asking dim"]:
+    """What each asking node gathers from the nodes it looks at."""
+    if question.shape == nodes.shape and fused.is_possible(nodes):
+        heard = fused.graph_step(question, nodes, present)
+        if heard is not None:
+            return heard
+    logits = precise(question @ nodes.mT).masked_fill(~present[:, None], -torch.inf)
+    return logits.softmax(-1).to(nodes.dtype) @ nodes
 
 
 def build(
