@@ -13,6 +13,7 @@ right at rank 1, and their ratio to a cut on similarity that answers as many.
 import argparse
 import json
 import shutil
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -110,11 +111,20 @@ def judge(
         **{kind: sum(some) for kind, some in refused.items()},
         "queries": len(answers),
         "rank1": float(np.mean(list(right.values()))),
+        "nouns": _share(
+            yes for query, yes in right.items() if isinstance(lists["answerable"][query], str)
+        ),
         "kept": float(np.mean(kept)),
         "similarity": plain,
         "ratio": sum(absent) / max(plain, 1),
         "missed": [query for query, yes in right.items() if not yes][:40],
     }
+
+
+def _share(happened: Iterable[bool]) -> float | None:
+    """Of the nouns for the sample's photographs, where the gallery has them."""
+    listed = list(happened)
+    return float(np.mean(listed)) if listed else None
 
 
 def first(found: Any) -> Any:
