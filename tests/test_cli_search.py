@@ -34,13 +34,7 @@ def test_json_is_one_object_and_nothing_else(command, place):
     assert list(found) == [
         *("query", "verdict", "trust", "uncertainty", "why", "hits", "near_misses")
     ]
-    assert found["query"] == {
-        "text": "a red dog",
-        "image": None,
-        "without": None,
-        "kind": "image",
-        "where": None,
-    }
+    assert found["query"] == "a red dog"
     assert found["verdict"] == "unjudged" and found["trust"] is None
     assert list(found["uncertainty"]) == ["u", "K", "tau", "evidence"]
     assert len(found["hits"]) == 10 and set(found["hits"][0]) >= HIT

@@ -72,7 +72,10 @@ def search(
             text, image=image, without=without, k=count, risk=risk, where=where, kind=kind
         )
     if as_json:
-        typer.echo(json.dumps(found.to_dict()))
+        told = found.to_dict()
+        # scripts get what was typed; a search by more than words is told in full
+        told["query"] = text if image is None and without is None else told["query"]
+        typer.echo(json.dumps(told))
     else:
         show_result(found, console())
     if show and found.hits:
