@@ -157,6 +157,7 @@ class Judging(Policy):
         promise, first = self.promised(risk or self.default_risk, shown), float(fits[0, 0])
         verdict = "answer" if bool(promise.answers(fits[:, 0])[0]) else "check"
         return Ruling(
+            order=np.tile(np.arange(fits.shape[1]), (len(fits), 1)),
             probability=fits,
             confidence=fits[:, 0],
             present=fits.max(1),
