@@ -811,6 +811,11 @@ def test_kills_at_any_moment_lose_and_double_nothing(tmp_path):
     assert found == {"kills": 6, "files": 120} | harm
 
 
+def opened(path: str) -> Image.Image:
+    with Image.open(path) as picture:
+        return picture.copy()
+
+
 @pytest.mark.slow
 def test_a_trained_model_indexes_photographs(photos, index):
     """The model that comes with Avow, through the same door."""
@@ -822,8 +827,7 @@ def test_a_trained_model_indexes_photographs(photos, index):
     assert run(photos, index, encoder, batch=3).new == 7
     with Library.open(index, encoder) as library:
         ids = library.find()
-        pictures = [Image.open(item.path) for item in library.items(ids)]
-        wanted = encoder.encode_images(pictures)
+        wanted = encoder.encode_images([opened(item.path) for item in library.items(ids)])
         np.testing.assert_allclose(library.vectors(ids), wanted, atol=2e-3)
         assert library.manifest["views"] == encoder.views
 

@@ -260,7 +260,7 @@ def test_keys_are_enough(visit, address):
     ready(seen, "#why[open] .facts")
     page.keyboard.press("Escape")
     page.wait_for_selector("#why", state="hidden")
-    assert page.evaluate(at) > 2
+    page.wait_for_function(f"{at} > 2", timeout=SOON)
     calm(seen, address)
 
 

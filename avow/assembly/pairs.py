@@ -78,6 +78,7 @@ class FeaturedSplit:
             rows=self.rows[images],
             captions=tuple(self.captions[index] for index in kept),
             image_of=place[self.image_of[kept]],
+            kept=None if self.kept is None else self.kept[kept],
         )
 
     @property
