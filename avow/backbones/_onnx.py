@@ -66,6 +66,8 @@ def _session(path: Path) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
+    # a thread that waits must leave its core to those that decode photographs
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(
         str(path), options, providers=["CPUExecutionProvider"]
     )
