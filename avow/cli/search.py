@@ -65,8 +65,11 @@ def search(
     if text is None and image is None:
         raise typer.BadParameter("give a text, --image FILE, or both")
     with busy("Loading the model", quiet=as_json):
+        import torch
+
         from avow.retrieval.search import Retriever
 
+        torch.set_num_threads(1)  # one question is too small to share out
         retriever = Retriever.open(index, model)
         found = retriever.search(
             text, image=image, without=without, k=count, risk=risk, where=where, kind=kind

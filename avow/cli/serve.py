@@ -69,8 +69,11 @@ def serve(
     token = _token(host, token, no_token)
     with listen(host, port) as listening:
         with busy("Loading the model"):
+            import torch
+
             from avow.api import create_app
 
+            torch.set_num_threads(1)  # one question is too small to share out
             hosts = [host, *(allow_host or [])]
             app = create_app(_open(index, model), token=token, hosts=hosts)
         address = _address(host, listening.getsockname()[1], token)

@@ -1,6 +1,6 @@
 """What a search may find: the items that are left, and a fixed sample of them.
 
-Trust looks at the whole gallery, and a sample of 4,096 stands for it at a cost that does not
+Trust looks at the whole gallery, and a sample of 2,048 stands for it at a cost that does not
 grow: small galleries are looked at whole. The sample is drawn once and kept until the index
 changes, so the same question gets the same answer. A filter makes a gallery of its own,
 whose K is what the filter leaves.
@@ -22,7 +22,7 @@ from avow.trust.shortlist import look_at_best
 from avow.trust.sight import SHOWN, Sight, usual_of
 from avow.trust.tail import Reference
 
-SAMPLE = 4096
+SAMPLE = 2048
 
 
 @dataclass(frozen=True)
