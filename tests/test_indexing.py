@@ -806,9 +806,9 @@ def test_kills_at_any_moment_lose_and_double_nothing(tmp_path):
         from index_kills import killed
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
-    found = killed(tmp_path, kills=6, files=120)
+    found = killed(tmp_path, kills=3, files=120)
     harm = {"lost": 0, "left_over": 0, "doubled": 0, "wrong": 0}
-    assert found == {"kills": 6, "files": 120} | harm
+    assert found == {"kills": 3, "files": 120} | harm
 
 
 def opened(path: str) -> Image.Image:
