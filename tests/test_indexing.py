@@ -800,7 +800,7 @@ def test_the_command_indexes_and_tells(hostile, index):
 
 @pytest.mark.slow
 def test_kills_at_any_moment_lose_and_double_nothing(tmp_path):
-    """The real command, killed six times; `benchmarks/index_kills.py` does it fifty times."""
+    """The real command, killed three times; `benchmarks/index_kills.py` does it fifty times."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
         from index_kills import killed
