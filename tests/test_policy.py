@@ -124,6 +124,27 @@ def test_fewer_shown_are_trusted_less(policy):
     np.testing.assert_allclose(one.probability[:, 0], ten.probability[:, 0], atol=1e-6)
 
 
+def test_a_policy_of_a_small_gallery_judges_a_larger_one():
+    """Fitted where six items could be shown, used where ten can."""
+
+    def few(seed: int) -> Asking:
+        whole = scored(seed)
+        usual = whole.background
+        assert usual is not None
+        chosen = torch.arange(6)
+        part = Scored(
+            whole.similarity[:, :, :6], whole.match[:, :6], 0, TAU, "exp", usual.of(chosen)
+        )
+        matched = np.arange(6)
+        return Asking("caption", part.queries(np.tile(matched, 20)), np.full(120, 9))
+
+    small = fit_policy([few(seed) for seed in range(1, 9)], sizes=())
+    assert len(small.answer) < 10
+    sight, _ = look(Asked(scored(19).similarity, 0, TAU, "exp", scored(19).background))
+    ruling = small.judge(sight, np.full(400, 9), risk=0.5)
+    assert ruling.probability.shape == (400, 10) and np.isfinite(ruling.confidence).all()
+
+
 def test_a_saved_policy_says_the_same(policy, tmp_path):
     policy.save(tmp_path / "trust.json")
     again = Policy.load(tmp_path / "trust.json")

@@ -11,6 +11,8 @@ import uvicorn
 from serving import CAT, ELEPHANT
 
 from avow.api import create_app
+from avow.retrieval.encoder import open_encoder
+from avow.retrieval.indexing import index_folders
 from avow.retrieval.search import Retriever
 
 pytestmark = pytest.mark.browser
@@ -54,6 +56,17 @@ def index(tmp_path_factory):
 def address(index):
     with Server(create_app(serving.judged(Retriever.open(index)))) as where:
         yield where
+
+
+@pytest.mark.slow
+def test_the_model_that_ships_with_avow_answers_and_refuses(visit, index, tmp_path):
+    """No stand-in anywhere: its own model, its own trust, the same photographs."""
+    index_folders([index.parent / "pictures"], index=tmp_path, encoder=open_encoder())
+    with Server(create_app(Retriever.open(tmp_path))) as address:
+        seen = visit(f"{address}/?q=a+cup+of+coffee")
+        first = ready(seen, FOUND).locator("#shown > .grid .look").first
+        assert "coffee" in (first.get_attribute("aria-label") or first.inner_html())
+        ready(visit(f"{address}/?q=an+elephant+drinking+from+a+river"), REFUSED)
 
 
 def ready(seen, selector, **more):

@@ -12,10 +12,20 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from avow.core.errors import BadData
-from avow.trust.galleries import SIZES, Hits, Scored, draw_sizes, one_of, see
+from avow.trust.galleries import (
+    SIZES,
+    Hits,
+    Scored,
+    draw_sizes,
+    fit_hits,
+    fit_present,
+    one_of,
+    see,
+    state,
+)
 from avow.trust.judge import Conditions
-from avow.trust.policy import SHOWN, Held, Policy, described, kind_of, log_odds, stated_for
-from avow.trust.probability import Probability, fit_probability
+from avow.trust.policy import SHOWN, Held, Policy, described, kind_of, log_odds
+from avow.trust.probability import Probability
 from avow.trust.sight import SHOWN as CANDIDATES
 
 REFUSED_IN_VAIN = 0.1
@@ -66,8 +76,8 @@ def fit_policy(
     if not second:
         raise BadData("No query has a relevant item. Expected some; give right answers.")
     fitted, held, nothing = _even(first), _even(second, HELD // len(second)), _even(empty)
-    probability = _fit_hits(Hits.join([fitted, _share(nothing, fitted)]))
-    present = _fit_present(fitted, nothing)
+    probability = fit_hits("relevant", Hits.join([fitted, _share(nothing, fitted)]))
+    present = fit_present(fitted, nothing, balanced=True)
     stated, relevant = _shown(probability, held)
     right = held.right[:, 0]
     if not right.any():
@@ -114,7 +124,7 @@ def _shown(
     probability: Probability, hits: Hits
 ) -> tuple[Float[np.ndarray, "queries shown"], Bool[np.ndarray, "queries shown"]]:
     """The hits that would be shown, most probable first, and which of them are relevant."""
-    stated = stated_for(probability, hits.features, hits.gallery)
+    stated = state(probability, hits.features, hits.gallery)
     order = np.argsort(-stated, axis=1, kind="stable")[:, :SHOWN]
     right = np.take_along_axis(hits.right, order, axis=1)
     return np.take_along_axis(stated, order, axis=1), right
@@ -176,31 +186,6 @@ def _even(parts: Sequence[Hits], most: int = LEARNT) -> Hits:
         kept = rng.permutation(len(part.gallery))[:most]
         chosen.append(part.only(np.sort(kept)))
     return Hits.join(chosen)
-
-
-def _fit_hits(hits: Hits) -> Probability:
-    queries, shown, count = hits.features.shape
-    return fit_probability(
-        "relevant",
-        hits.names,
-        hits.features.reshape(queries * shown, count),
-        hits.right.reshape(-1),
-        np.repeat(hits.gallery, shown),
-        np.repeat(hits.groups, shown),
-    )
-
-
-def _fit_present(there: Hits, empty: Hits) -> Probability:
-    right = there.right[:, 0]
-    return fit_probability(
-        "present",
-        there.names,
-        np.concatenate([there.first[right], empty.first]),
-        np.concatenate([np.ones(right.sum(), bool), np.zeros(len(empty.first), bool)]),
-        np.concatenate([there.gallery[right], empty.gallery]),
-        np.concatenate([there.groups[right], empty.groups]),
-        balanced=True,
-    )
 
 
 def _refuse(present: Probability, right: Hits, share: float) -> tuple[float, ...]:

@@ -295,11 +295,12 @@ def fit_serving(scored: Scored, depth: int = DEPTH) -> Probability:
     return fit_hits("first right", replace(hits, right=first), (SERVING_STRENGTH,))
 
 
-def fit_present(there: Hits, empty: Hits) -> Probability:
+def fit_present(there: Hits, empty: Hits, balanced: bool = False) -> Probability:
     """That the gallery holds a match at all: right first answers against empty galleries.
 
-    there: hits of galleries that hold the match. empty: hits of galleries without it. Both
-    are taken to be equally common, so this is for refusing, and no promise.
+    there: hits of galleries that hold the match. empty: hits of galleries without it. How
+    common each is among them is no one's rate in life, so this is for refusing, and no
+    promise. balanced: as if both were equally common.
     """
     right = there.right[:, 0]
     return fit_probability(
@@ -309,6 +310,7 @@ def fit_present(there: Hits, empty: Hits) -> Probability:
         np.concatenate([np.ones(right.sum(), bool), np.zeros(len(empty.first), bool)]),
         np.concatenate([there.gallery[right], empty.gallery]),
         np.concatenate([there.groups[right], empty.groups]),
+        balanced=balanced,
     )
 
 

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from avow.core.errors import WrongTrust
 from avow.core.files import write_text
-from avow.trust.galleries import one_of
+from avow.trust.galleries import one_of, state
 from avow.trust.judge import Conditions, Verdict
 from avow.trust.probability import Probability
 from avow.trust.promise import Promise, promise
@@ -77,7 +77,10 @@ class Policy:
     """Where to refuse, in log-odds of `present`: by size of the gallery and words asked."""
     held: Held
     answer: tuple[tuple[float, float], ...]
-    """Per number shown, slope and offset from `one_of` to a probability, in log-odds."""
+    """Per number shown, slope and offset from `one_of` to a probability, in log-odds.
+
+    As many as the galleries it was fitted on could show.
+    """
     lowest: tuple[float, ...]
     highest: tuple[float, ...]
     """The range of each number that describes a first hit, extremes left out."""
@@ -92,7 +95,7 @@ class Policy:
 
     def promised(self, risk: float, among: int, delta: float = DELTA) -> Promise:
         """The promise that one of `among` hits is relevant in all but `risk` of the answers."""
-        return _promised(self, risk, min(among, SHOWN), delta)
+        return _promised(self, risk, min(among, len(self.answer)), delta)
 
     def judge(
         self,
@@ -120,10 +123,10 @@ class Policy:
                 f"The policy was {doubts[0]}. Expected the model it was fitted with; "
                 "calibrate with `avow calibrate`."
             )
-        stated = stated_for(self.probability, features, sizes)
+        stated = state(self.probability, features, sizes)
         order = np.argsort(-stated, axis=1, kind="stable")[:, :shown]
         stated = np.take_along_axis(stated, order, axis=1)
-        kept = min(stated.shape[1], SHOWN)
+        kept = min(stated.shape[1], len(self.answer))
         there = self.present(features[:, 0], sizes)
         chosen = self.promised(self.default_risk if risk is None else risk, kept, delta)
         score = one_of(stated[:, :kept])
@@ -226,17 +229,6 @@ def described(
     length = np.log1p(words.astype(np.float32))[:, None, None]
     wide = np.broadcast_to(length, (*features.shape[:2], 1))
     return np.concatenate([features, wide, features * length], axis=2, dtype=np.float32)
-
-
-def stated_for(
-    probability: Probability,
-    features: Float[np.ndarray, "queries shown features"],
-    gallery: Int[np.ndarray, " queries"],
-) -> Float[np.ndarray, "queries shown"]:
-    """The probability of every hit."""
-    queries, shown, count = features.shape
-    flat = probability(features.reshape(-1, count), np.repeat(gallery, shown))
-    return flat.reshape(queries, shown)
 
 
 def kind_of(
