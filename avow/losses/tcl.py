@@ -16,6 +16,7 @@ beside their average; #4 and #6 are those of #2, or `learn = "image"` and
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from jaxtyping import Bool, Float
@@ -53,7 +54,7 @@ class Tcl(Loss):
             )
             agrees = lesson.epoch >= self.agree_from
             for _ in range(self.agreement_steps if agrees else 0):
-                yield self._agree(*similarities())
+                yield agreement(*similarities(), self.tau, self.evidence)
         elif self.learn == "image":
             yield self._learn(scores[0], lesson.match, weight)
         else:
@@ -72,22 +73,21 @@ class Tcl(Loss):
             value = value + kl_weight * kl_to_uniform(opinion.without(match)).mean()
         return value
 
-    def _agree(
-        self,
-        image_view: Float[Tensor, "images texts"],
-        text_view: Float[Tensor, "images texts"],
-    ) -> Float[Tensor, ""]:
-        """Each view follows the other where the other is at home (TCL Eq. 13)."""
-        to_text = disagreement(
-            student=self._opinion(text_view), teacher=self._opinion(image_view)
-        )
-        to_image = disagreement(
-            student=self._opinion(image_view.T), teacher=self._opinion(text_view.T)
-        )
-        return to_text + to_image
-
     def _opinion(self, scores: Float[Tensor, "queries K"]) -> Opinion:
         return Opinion.from_similarity(scores, self.tau, self.evidence)
+
+
+def agreement(
+    image_view: Float[Tensor, "images texts"],
+    text_view: Float[Tensor, "images texts"],
+    tau: float,
+    evidence: EvidenceKind,
+) -> Float[Tensor, ""]:
+    """Each view follows the other where the other is at home (TCL Eq. 13)."""
+    opinion = partial(Opinion.from_similarity, tau=tau, kind=evidence)
+    to_text = disagreement(student=opinion(text_view), teacher=opinion(image_view))
+    to_image = disagreement(student=opinion(image_view.T), teacher=opinion(text_view.T))
+    return to_text + to_image
 
 
 def build(

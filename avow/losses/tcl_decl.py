@@ -29,13 +29,13 @@ from avow.core.opinion import (
     EvidenceKind,
     Opinion,
     dirichlet_risk,
-    disagreement,
     kl_to_uniform,
     squared_risk,
 )
 from avow.losses._mixture import chance_of_higher
 from avow.losses._null import chance_of_right, normal_scores
 from avow.losses.decl import believed, shared, softened_hinge, two_way_evidence
+from avow.losses.tcl import agreement
 
 Risk = Literal["entropy", "squared"]
 Judge = Literal["null", "mixture", "argmax"]
@@ -73,7 +73,7 @@ class TclDecl(SiftingLoss):
         yield to_text + to_image
         agrees = lesson.epoch >= self.agree_from
         for _ in range(self.agreement_steps if agrees else 0):
-            yield self._agree(*similarities())
+            yield agreement(*similarities(), self.tau, self.evidence)
 
     def _learn(
         self,
@@ -96,16 +96,6 @@ class TclDecl(SiftingLoss):
             costs = softened_hinge(scores, match, self.margin, count)
             value = value + self.hinge * (costs * trust).sum()
         return value
-
-    def _agree(
-        self,
-        image_view: Float[Tensor, "images texts"],
-        text_view: Float[Tensor, "images texts"],
-    ) -> Float[Tensor, ""]:
-        """Each view follows the other where the other is at home (TCL Eq. 13)."""
-        to_text = disagreement(self._opinion(text_view), self._opinion(image_view))
-        to_image = disagreement(self._opinion(image_view.T), self._opinion(text_view.T))
-        return to_text + to_image
 
     def _opinion(self, scores: Float[Tensor, "queries K"]) -> Opinion:
         return Opinion.from_similarity(scores, self.tau, self.evidence)
