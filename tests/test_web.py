@@ -273,8 +273,8 @@ def test_keys_are_enough(visit, address):
     ready(seen, "#why[open] .facts")
     page.keyboard.press("Escape")
     page.wait_for_selector("#why", state="hidden")
-    # a selector: the page's policy forbids the strings that `wait_for_function` evaluates
-    page.wait_for_selector(".wall .look:focus", timeout=SOON)
+    page.wait_for_url(f"{address}/", timeout=SOON)
+    page.wait_for_load_state("networkidle")  # nothing is drawn anew that would lose the place
     assert page.evaluate(at) > 2
     calm(seen, address)
 

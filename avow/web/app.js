@@ -13,6 +13,7 @@ import { count, percent } from "./words.js";
 const UNLIKELY = 0.1; // answers less likely than this wait under a fold
 const pictures = new Map(); // what was dropped, by the name it has in the address
 let query = { ...FRESH };
+let answered = null; // the address of the question whose answer is on the page
 let shown = []; // hits in the order in which the page shows them
 let pending = null;
 let index = null;
@@ -27,7 +28,9 @@ function go(next, { replace = false } = {}) {
 
 async function arrive() {
   const next = read();
-  const same = write(next) === write(query) && document.body.dataset.state === "told";
+  // only the drawer opened or closed: what is shown stays, and with it the focus
+  const settled = ["told", "home"].includes(document.body.dataset.state);
+  const same = settled && write(next) === answered;
   query = next;
   fillForm();
   if (!same) await answer();
@@ -40,6 +43,7 @@ async function answer() {
   pending?.abort();
   const mine = (pending = new AbortController());
   forget();
+  answered = write(query);
   if (!asksSomething(query)) return welcome();
   const picture = query.picture ? pictures.get(query.picture) : null;
   if (query.picture && !picture) return lost();
