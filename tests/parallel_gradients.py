@@ -1,4 +1,4 @@
-"""Run by `torchrun` from test_parallel.py: one training gradient, shared by all processes."""
+"""Run by `torchrun` from test_parallel.py: training gradients, shared by all processes."""
 
 import sys
 from pathlib import Path
@@ -15,14 +15,15 @@ from avow.training.compare import Comparison
 
 # batch statistics belong to each process alone, so the branch that has them stays out
 METHODS = {"vse_infty": {"bend": False}, "gsmn": {"graph": "sparse"}}
+CASES = {**{method: (True, method) for method in METHODS}, "alone": (False, "vse_infty")}
 COUNTS = ([5, 3, 1, 4, 2, 5], [7, 4, 2, 6, 3, 5])
 
 
 def main() -> None:
-    where, gather = Path(sys.argv[1]), sys.argv[2] == "gather"
-    accelerator = Accelerator(cpu=True)
-    gradients = gradient(accelerator, gather, *sys.argv[3:])
-    torch.save(gradients, where / f"{sys.argv[2]}-{accelerator.process_index}.pt")
+    where, accelerator = Path(sys.argv[1]), Accelerator(cpu=True)
+    for name, (gather, method) in CASES.items():
+        found = gradient(accelerator, gather, method)
+        torch.save(found, where / f"{name}-{accelerator.process_index}.pt")
     if dist.is_initialized():  # threads of gloo that outlive the process abort it
         dist.barrier()
         dist.destroy_process_group()

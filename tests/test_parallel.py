@@ -41,23 +41,29 @@ def load(path: Path) -> dict[str, torch.Tensor]:
     return torch.load(path, weights_only=True)
 
 
+@pytest.fixture(scope="module")
+def gradients(tmp_path_factory):
+    """Where two processes left the gradients of every case, started once for all."""
+    where = tmp_path_factory.mktemp("gradients")
+    torchrun(str(TESTS / "parallel_gradients.py"), str(where))
+    return where
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-def test_gathered_gradients_equal_those_of_one_process(tmp_path, method):
+def test_gathered_gradients_equal_those_of_one_process(gradients, method):
     """K is the global batch: both processes hold the gradient of all six pairs."""
-    torchrun(str(TESTS / "parallel_gradients.py"), str(tmp_path), "gather", method)
     expected = gradient(Accelerator(cpu=True), gather=False, method=method)
     for rank in (0, 1):
-        found = load(tmp_path / f"gather-{rank}.pt")
+        found = load(gradients / f"{method}-{rank}.pt")
         assert found.keys() == expected.keys()
         for name, value in expected.items():
             torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6, msg=name)
 
 
 @pytest.mark.slow
-def test_without_gathering_processes_share_the_mean_of_their_own_batches(tmp_path):
-    torchrun(str(TESTS / "parallel_gradients.py"), str(tmp_path), "alone")
-    one, other = (load(tmp_path / f"alone-{rank}.pt") for rank in (0, 1))
+def test_without_gathering_processes_share_the_mean_of_their_own_batches(gradients):
+    one, other = (load(gradients / f"alone-{rank}.pt") for rank in (0, 1))
     whole = gradient(Accelerator(cpu=True), gather=False)
     for name, value in one.items():
         assert torch.equal(value, other[name]), name
@@ -65,11 +71,10 @@ def test_without_gathering_processes_share_the_mean_of_their_own_batches(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gather", [False, True])
-def test_a_run_on_two_processes(tmp_path, gather):
+def test_a_run_on_two_processes(tmp_path):
     data = write_precomp(tmp_path / "toy_precomp")
     toml = tmp_path / "toy.toml"
-    toml.write_text(as_toml(small_recipe(data, epochs=2, batch=12, gather=gather)))
+    toml.write_text(as_toml(small_recipe(data, epochs=2, batch=12, gather=True)))
     out = tmp_path / "run"
     arguments = ["train", str(toml), "--out", str(out), "--device", "cpu", "--json"]
     done = torchrun("-m", "avow", *arguments)
@@ -82,7 +87,10 @@ def test_a_run_on_two_processes(tmp_path, gather):
 
 @pytest.mark.slow
 def test_what_a_method_adds_itself_on_two_processes(tmp_path):
-    """VSRN's captioner learns from the first step of a batch alone; TCL takes four."""
+    """VSRN's captioner learns from the first step of a batch alone; TCL takes four.
+
+    And this run does not gather: each process learns from its own batch.
+    """
     data = write_precomp(tmp_path / "toy_precomp")
     content = small_recipe(data, epochs=2, batch=12, words_changed=0.0)
     content["method"] = {"name": "vsrn", "dim": 16, "word_dim": 8, "caption_dim": 8}

@@ -71,12 +71,15 @@ def texts_of(name: str) -> list[str]:
 
 
 @pytest.mark.data
-def test_all_flickr8k_captions_are_cut_as_nltk_cuts_them():
-    """All whose only full stop is the last: nltk needs no trained model for those."""
+def test_captions_are_cut_as_nltk_cuts_them():
+    """Those whose only full stop is the last: nltk needs no trained model for them.
+
+    Every eighth; that all are cut so is what the next test asks.
+    """
     nltk = pytest.importorskip("nltk.tokenize")
-    texts = texts_of("flickr8k")
+    texts = texts_of("flickr8k")[::8]
     plain = [t for t in texts if not set(".?!") & set(t.rstrip(" .").rstrip())]
-    assert len(plain) > 38_000
+    assert len(plain) > 4_500
     cut = nltk.NLTKWordTokenizer().tokenize
     assert [t for t in plain if word_tokenize(t) != cut(t)] == []
 
