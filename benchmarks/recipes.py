@@ -84,9 +84,12 @@ def one(chosen: argparse.Namespace, recipe: str, seed: int, deadline: float) -> 
         "recipe": recipe,
         "seed": seed,
         "seconds": round(took, 1),
+        # the last epoch is the longest: all steps of agreement, everything recorded
+        "seconds_per_epoch": lines[-1]["seconds"],
         "milliseconds_per_batch": round(
             1000 * lines[-1]["seconds"] / max(lines[-1]["batches"], 1), 2
         ),
+        "most_memory": lines[-1].get("most_memory"),
         "dev_rsum": trained["dev_rsum"],
         "best_epoch": trained["best_epoch"],
         "rows": tested["rows"],
@@ -101,7 +104,9 @@ def one(chosen: argparse.Namespace, recipe: str, seed: int, deadline: float) -> 
 def summarise(runs: list[Row]) -> dict[str, Any]:
     """Mean and standard deviation over seeds, per row of the table."""
     out: dict[str, Any] = {"seeds": [run["seed"] for run in runs]}
-    out["seconds"] = round(statistics.mean(run["seconds"] for run in runs), 1)
+    for fact in ("seconds", "seconds_per_epoch", "most_memory"):
+        known = [run[fact] for run in runs if run.get(fact) is not None]
+        out[fact] = round(statistics.mean(known), 1) if known else None
     for place, row in enumerate(runs[0]["rows"]):
         values = [run["rows"][place]["rsum"] for run in runs]
         out[row["name"]] = {
@@ -120,6 +125,9 @@ def show(summary: dict[str, dict[str, Any]]) -> None:
                 continue
             spread = "" if row["spread"] is None else f" ± {row['spread']:.2f}"
             print(f"{recipe:<28} {name:<12} rSum {row['rsum']:.1f}{spread}")
+        seconds, memory = found["seconds_per_epoch"], found["most_memory"]
+        if seconds is not None and memory is not None:
+            print(f"{recipe:<28} {seconds:.1f} s an epoch, at most {memory / 2**30:.2f} GiB")
         best = list(found.values())[-1]["rsum"]
         first = best if first is None else first
         print(f"{recipe:<28} ratio to the first recipe: {best / first:.3f}")

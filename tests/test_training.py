@@ -21,6 +21,7 @@ from avow.assembly.model import Model
 from avow.assembly.recipe import Recipe
 from avow.assembly.scores import Blocks
 from avow.core import folder
+from avow.core.device import most_memory
 from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
 from avow.training.course import enrol, open_data
 from avow.training.optim import build_optimiser, set_rates
@@ -204,6 +205,8 @@ def test_the_best_checkpoint_is_kept_and_the_log_says_which(data, tmp_path):
     found = judge_run(tmp_path / "run", "dev", "", None, Blocks(), "cpu", draws=0)
     assert found.best.recall.rsum == pytest.approx(max(sums))
     assert {"rsum_image_view", "rsum_text_view"} <= set(lines[0]["dev"])
+    held = [line["most_memory"] for line in lines]
+    assert held == sorted(held) and 50e6 < held[0] <= most_memory("cpu")  # torch alone is more
 
 
 def test_early_stop(data, tmp_path):

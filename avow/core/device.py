@@ -1,4 +1,6 @@
-"""Which device to use when nobody says."""
+"""Which device to use when nobody says, and how much of its memory was needed."""
+
+import sys
 
 import torch
 
@@ -8,3 +10,18 @@ def best_device() -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def most_memory(device: torch.device | str) -> int | None:
+    """The most bytes this program ever held on a device; None where nobody counts them.
+
+    On CUDA what was taken from the device, recorded graphs and unused rests included.
+    """
+    if torch.device(device).type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    try:
+        from resource import RUSAGE_SELF, getrusage
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * getrusage(RUSAGE_SELF).ru_maxrss

@@ -21,6 +21,7 @@ from avow.assembly.evaluate import evaluate, score_views
 from avow.assembly.model import Model
 from avow.assembly.recipe import Training
 from avow.core.contracts import Loss, Method, SiftingLoss
+from avow.core.device import most_memory
 from avow.core.seeds import mix
 from avow.training.batches import Batch, Batches
 from avow.training.cleaning import sift
@@ -105,6 +106,7 @@ def train(
             lr=rate,
             seconds=round(took, 3),
             batches=len(batches),
+            most_memory=most_memory(accelerator.device),
             dev=result,
             **({} if sifted is None else {"sifted": sifted.told(course.wrong)}),
         )
