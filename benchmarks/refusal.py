@@ -7,7 +7,8 @@ default model, and asks the lists of benchmarks/refusal_queries.json through the
 itself, in three galleries: the sample alone, Flickr8k test alone, both together. A query
 has a right picture at rank 1 when the list names it or a caption of it has all the query's
 content words. Prints the share refused of what is absent, the share answered of what is
-right at rank 1, and their ratio to a cut on similarity that answers as many.
+right at rank 1, and their ratio to a cut on similarity that answers as many. Last, the share
+refused of all other absent names, which were in no list that anybody has looked at.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from _report import keep
+from refusal_queries import away, captions_of
 
 from avow.core.places import avow_home
 from avow.data._open import open_dataset
@@ -42,16 +44,21 @@ def main() -> None:
     parser.add_argument("--home", type=Path, default=avow_home() / "benchmarks" / "refusal")
     chosen = parser.parse_args()
     retriever = Retriever.open(build_index(chosen.home))
-    said = captions()
+    said, spoken = captions(), captions_of()
     rows = {}
     for name, where in GALLERIES.items():
-        row = judge(retriever, where, json.loads(LISTS.read_text())[name], said)
+        lists = json.loads(LISTS.read_text())[name]
+        row = judge(retriever, where, lists, said)
+        known = {query for some in lists["absent"].values() for query in some}
+        others = [query for query in away(spoken[name]) if query not in known]
+        row |= {"others": len(others), "others_refused": refusals(retriever, where, others)}
         rows[name] = row
         print(
             f"{name:<9} K {row['K']:>5}: refused {row['refused']} of {row['absent']} absent "
             f"(near {row['near']}, far {row['far']}); {row['rank1']:.0%} of {row['queries']} "
             f"right at rank 1, of those {row['kept']:.0%} answered; a cut on similarity that "
-            f"answers as many refuses {row['similarity']} (x{row['ratio']:.2f})"
+            f"answers as many refuses {row['similarity']} (x{row['ratio']:.2f}); of the "
+            f"{row['others']} other absent names {row['others_refused']:.0%} are refused"
         )
     print(f"-> {keep('refusal', {'rows': rows, 'lists': LISTS.name})}")
 
@@ -119,6 +126,12 @@ def judge(
         "ratio": sum(absent) / max(plain, 1),
         "missed": [query for query, yes in right.items() if not yes][:40],
     }
+
+
+def refusals(retriever: Retriever, where: str | None, queries: list[str]) -> float:
+    """The share of queries that are refused."""
+    found = (retriever.search(query, where=where) for query in queries)
+    return float(np.mean([one.verdict == "nothing_found" for one in found]))
 
 
 def _share(happened: Iterable[bool]) -> float | None:

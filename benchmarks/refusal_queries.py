@@ -42,12 +42,7 @@ OTHERS = "horse clock colour wheel chess board cell logo phantom brain retina an
 
 
 def main() -> None:
-    sample, flickr = open_dataset("sample"), open_dataset("flickr8k")
-    galleries = {
-        "sample": [*sample.splits["train"].captions, *sample.splits["test"].captions, OTHERS],
-        "flickr8k": list(flickr.splits["test"].captions),
-    }
-    galleries["mixed"] = galleries["sample"] + galleries["flickr8k"]
+    galleries, flickr = captions_of(), open_dataset("flickr8k")
     said = phrases(flickr.splits["test"], at_least=3, most=200)
     answerable = {
         "sample": NOUNS,
@@ -68,20 +63,34 @@ def main() -> None:
         print("  near", lists["absent"]["near"][:5], "far", lists["absent"]["far"][:5])
 
 
+def captions_of() -> dict[str, list[str]]:
+    """What is said of the photographs of each gallery."""
+    sample, flickr = open_dataset("sample"), open_dataset("flickr8k")
+    own = [*sample.splits["train"].captions, *sample.splits["test"].captions, OTHERS]
+    others = list(flickr.splits["test"].captions)
+    return {"sample": own, "flickr8k": others, "mixed": own + others}
+
+
 def absent(captions: list[str]) -> dict[str, list[str]]:
+    """Fifty near and fifty far names that no caption speaks of."""
+    names = away(captions)
+    third, rng = len(names) // 3, np.random.default_rng(SEED)
+    return {
+        kind: sorted(part[place] for place in rng.permutation(len(part))[:EACH])
+        for kind, part in (("near", names[:third]), ("far", names[-third:]))
+    }
+
+
+def away(captions: list[str]) -> list[str]:
+    """All names that no caption speaks of, first those nearest to what they do speak of."""
     objects = read_objects(dataset_file("coco", "objects_dev.json"))
     names = sorted({*(name for held in objects.values() for name in held), *imagenet_names()})
     there = {_stem(w) for text in captions for w in word_tokenize(text.lower())} - _FUNCTION
     free = absent_names(names, captions)
     words = sorted(word for word in there if word.isalpha())
     near = (vectors(free) @ vectors(words).T).amax(1).numpy()
-    kept = np.argsort(-near)[np.sort(-near) > -SAME]
-    third = len(kept) // 3
-    rng = np.random.default_rng(SEED)
-    return {
-        kind: sorted(_spoken(free[place]) for place in rng.permutation(part)[:EACH])
-        for kind, part in (("near", kept[:third]), ("far", kept[-third:]))
-    }
+    order = np.argsort(-near)
+    return [_spoken(free[place]) for place in order if near[place] < SAME]
 
 
 def vectors(texts: list[str]) -> torch.Tensor:
