@@ -224,12 +224,12 @@ class SimilarityVectors(Method):
         most = self._tile_bytes(words)
         weights = self._attention(images, words, real)
         gists = text.parts[:, 0].contiguous()
-        whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
-        if fused.is_possible(whole):
-            nodes = whole.new_empty(count, texts, parts, whole.shape[-1])
-            if fused.word_nodes(weights, images.regions, words, self.local, nodes):
-                nodes[:, :, 0] = _noded(whole)
+        if fused.is_possible(words):
+            nodes = words.new_empty(count, texts, parts, self.local.out_features)
+            done = fused.gist_nodes(images.gist, gists, self.whole, nodes)
+            if done and fused.word_nodes(weights, images.regions, words, self.local, nodes):
                 return nodes
+        whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
         local = projected_gaps(weights, images.regions, words, self.local, most)
         local = local.view(count, texts, parts - 1, -1)
         return _noded(torch.cat([whole[:, :, None], local], 2))
