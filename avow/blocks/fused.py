@@ -22,14 +22,14 @@ _AT_ONCE = 32  # nodes that a program reads whole
 CHOICES = {
     "attend": {"ROWS": 64, "num_warps": 4, "num_stages": 1},
     "compare": {"ROWS": 128, "DEEP": 64, "num_warps": 8, "num_stages": 3},
-    "reason": {"ROWS": 128, "WIDE": 64, "num_warps": 8, "num_stages": 2},
+    "reason": {"ROWS": 128, "WIDE": 64, "num_warps": 8, "num_stages": 3},
     "hear": {"num_warps": 4, "num_stages": 1},
     "gate": {"num_warps": 4, "num_stages": 1},
 }
 """Per kernel: rows of a program, what it takes at a time, warps, and steps read ahead.
 
 Chosen for compute capability 9.0 from what its compiler says: nothing spills, products are
-those of warp groups, and shared memory holds all stages (16, 168, 160, 4 and 4 kB).
+those of warp groups, and shared memory holds all stages (16, 168, 208, 4 and 4 kB).
 """
 
 Layer = tuple[Float[Tensor, "out in"], Float[Tensor, " out"]]
@@ -58,6 +58,12 @@ def why_not(like: Tensor) -> str:
     if like.dtype != torch.bfloat16:
         return "not in bfloat16"
     return _failure or ("" if _kernels() else "Triton is not installed")
+
+
+def forget_failure() -> None:
+    """Try again, after what failed has been changed."""
+    global _failure
+    _failure = ""
 
 
 def word_weights(

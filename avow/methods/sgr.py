@@ -68,7 +68,8 @@ class GraphReasoning(Head):
 
     def reader(self, kind: torch.dtype) -> Reader:
         made = [step for step in self.steps if isinstance(step, GraphStep)]
-        asking = [tuple(part.to(kind) for part in step.asking()) for step in made]
+        maps = [step.asking() for step in made]
+        asking = [(matrix.to(kind), bias.to(kind)) for matrix, bias in maps]
         update = [(step.update.weight.to(kind), step.update.bias.to(kind)) for step in made]
 
         def read(
