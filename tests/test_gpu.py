@@ -146,7 +146,7 @@ def test_items_in_host_memory_score_like_items_on_the_device(name, monkeypatch):
         expected = similarity(method, visual, text.resized(text.parts.shape[1]), "bf16")
     blocks = scores.Blocks(images=80, texts=120, precision="bf16")
     found = scores.compare(method, visual.to("cpu"), text.to("cpu"), "cuda", blocks)
-    torch.testing.assert_close(torch.from_numpy(found), expected.cpu(), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(torch.from_numpy(found), expected.cpu(), rtol=0, atol=4e-3)
 
 
 def _value(scores: list[torch.Tensor], extra: torch.Tensor) -> torch.Tensor:

@@ -278,9 +278,10 @@ def _owners(present: Bool[Tensor, "texts parts"], more: int) -> Int[Tensor, "som
     The first texts come once more after the last, as new ones: a program may take the last
     pairs of one image and the first of the next.
     """
-    place = torch.arange(len(present) + more, device=present.device)
-    again = present[place % len(present)] if more else present
-    return ((place + 1)[:, None] * again).to(torch.int32)
+    count = len(present) + more
+    again = present.repeat(_tiles(count, len(present)), 1)[:count] if more else present
+    number = torch.arange(1, count + 1, dtype=torch.int32, device=present.device)
+    return number[:, None] * again
 
 
 def _tiles(count: int, size: int) -> int:
