@@ -194,12 +194,13 @@ def reason(
     place = row[:, None] * S
     known = tl.load(nodes + place + narrow[None, :], mask=inside[:, None], other=0.0)
     look = tl.zeros([ROWS, ROWS], tl.float32)
+    bias = tl.load(ask_bias + wide)
     for start in range(0, S, WIDE):
         at = start + wide
         layer = tl.load(ask + at[None, :] * S + narrow[:, None])
         some = tl.load(nodes + place + at[None, :], mask=inside[:, None], other=0.0)
-        asked = tl.dot(known, layer, input_precision=KIND)
-        asked += tl.load(ask_bias + at).to(tl.float32)[None, :]
+        asked = tl.dot(known, layer, input_precision=KIND) + bias.to(tl.float32)[None, :]
+        bias = tl.load(ask_bias + (start + WIDE) % S + wide)  # the next: a sum begins with it
         look = tl.dot(asked.to(known.dtype), tl.trans(some), look, input_precision=KIND)
     # rows that are no node's look at nothing, and must not divide by zero
     own = (mine[:, None] == mine[None, :]) & (mine > 0)[None, :]
