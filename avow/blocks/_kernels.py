@@ -4,7 +4,7 @@ They keep on the chip what would otherwise be written to memory and read again. 
 of a 12-word caption with 36 regions in bfloat16, kilobytes to and from memory:
 
                                   one operation each   here
-    attend    weights of words            46             2
+    attend    weights of words            46             3
     compare   gap, square, project,      130             7
               length one
     reason    one step of the graph       67            13
@@ -20,8 +20,8 @@ floor is the largest of three times: products at 790 TFLOP/s, memory at 4.3 TB/s
 programs read again from the cache beside it at 5.5 TB/s:
 
                          TFLOP  memory, GB  cache, GB  programs  launches  floor, ms
-    products of parts      5.0       9                                151          6
-    attend                 2.3      10          7      1,081,000      151          3
+    products of parts      5.0      14                                151          6
+    attend                 2.3      15          7      1,081,000      151          3
     compare, words        41.9      40        434        500,000      151         79
     compare, gists         3.4       3         40         51,000      151          7
     reason, two steps     54.8     135        499      1,089,000      302         91
@@ -48,7 +48,7 @@ import triton.language as tl  # type: ignore[import-not-found]
 @triton.jit(do_not_specialize=["texts", "words"])
 @no_type_check
 def attend(
-    products,  # [images, regions, texts, words]
+    products,  # [images, regions, texts, words], float32 where possible
     gram,  # [images, regions, regions], float32
     owner,  # [texts, words]: which text a word is of; 0 where there is none
     shown,  # [images, regions]

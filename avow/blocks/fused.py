@@ -67,7 +67,8 @@ def forget_failure() -> None:
 
 
 def word_weights(
-    products: Float[Tensor, "images regions texts words"],
+    context: Float[Tensor, "images regions dim"],
+    queries: Float[Tensor, "queries dim"],
     gram: Float[Tensor, "images regions regions"],
     present: Bool[Tensor, "texts words"],
     shown: Bool[Tensor, "images regions"],
@@ -75,14 +76,14 @@ def word_weights(
     slope: float = 0.1,
 ) -> Float[Tensor, "images texts words regions"] | None:
     """Of every word over regions, so that what it attends to is a unit vector."""
-    images, regions, texts, words = products.shape
+    (images, regions, _), (texts, words) = context.shape, present.shape
     if regions > _MOST_PARTS or words > _MOST_PARTS:
         return None
-    weights, how = products.new_empty(images, texts, words, regions), CHOICES["attend"]
+    weights, how = queries.new_empty(images, texts, words, regions), CHOICES["attend"]
 
     def launch(kernels: ModuleType) -> None:
         kernels.attend[(_tiles(texts, how["ROWS"] // words), images)](
-            products.contiguous(),
+            _products(context.flatten(0, 1), queries),
             gram.contiguous(),
             _owners(present, 0),
             shown.to(torch.uint8),
@@ -94,11 +95,11 @@ def word_weights(
             _EPSILON,
             regions=regions,
             R=_power(regions),
-            KIND=_exactness(products),
+            KIND=_exactness(queries),
             **how,
         )
 
-    return weights if _done("attend", products, launch) else None
+    return weights if _done("attend", queries, launch) else None
 
 
 def word_nodes(
@@ -270,6 +271,18 @@ def _done(name: str, like: Tensor, launch: Callable[[ModuleType], None]) -> bool
         return False
     ran.add(name)
     return True
+
+
+def _products(
+    one: Float[Tensor, "ones dim"], other: Float[Tensor, "others dim"]
+) -> Float[Tensor, "ones others"]:
+    """Sums as they are added up, in float32, where the library lets them out like that."""
+    if one.is_cuda and one.dtype != torch.float32:
+        try:
+            return torch.mm(one, other.T, out_dtype=torch.float32)
+        except (TypeError, RuntimeError):  # an older library, or another device
+            pass
+    return one @ other.T
 
 
 def _owners(present: Bool[Tensor, "texts parts"], more: int) -> Int[Tensor, "some parts"]:

@@ -251,13 +251,13 @@ class SimilarityVectors(Method):
         real: Bool[Tensor, "texts parts"],
     ) -> Float[Tensor, "images words regions"]:
         """Weights that make what a word attends to a unit vector."""
-        products = images.regions.flatten(0, 1) @ words.T
-        products = products.view(*images.present.shape, *real.shape)
-        if fused.is_possible(products):
-            sides = real, images.present
-            weights = fused.word_weights(products, images.gram, *sides, self.smooth)
+        if fused.is_possible(words):
+            sides, masks = (images.regions, words, images.gram), (real, images.present)
+            weights = fused.word_weights(*sides, *masks, self.smooth)
             if weights is not None:
                 return weights.flatten(1, 2)
+        products = images.regions.flatten(0, 1) @ words.T
+        products = products.view(*images.present.shape, *real.shape)
         products = precise(products).permute(0, 2, 3, 1)
         weights = focus(products, real[None], images.present[:, None], self.smooth)
         return _to_unit(weights.flatten(1, 2), images.gram).to(words.dtype)
