@@ -93,7 +93,7 @@ def method_figures(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"rsum": summarise(ranks([exact], image_of)).rsum}
     print(f"{name}: rSum {found['rsum']:.2f} in float32", flush=True)
     usual = fused.is_possible
-    for kind in ("tf32", "bf16", "bf16, no kernels"):
+    for kind in ("tf32", "bf16", "tf32, no kernels", "bf16, no kernels"):
         fused.ran.clear()
         fused.is_possible = usual if "no" not in kind else lambda like: False
         change = difference([scored(kind[:4])], [exact], image_of)

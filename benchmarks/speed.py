@@ -232,8 +232,8 @@ def why_not_fused(name: str, items: Encoded, chosen: argparse.Namespace) -> str:
         return "the method has no kernels"
     if chosen.no_fused:
         return "asked not to"
-    rounded = chosen.precision == "bf16"
-    return fused.why_not(items.parts[:1].to(torch.bfloat16 if rounded else torch.float32))
+    kinds = {"bf16": torch.bfloat16, "tf32": torch.float16, "fp32": torch.float32}
+    return fused.why_not(items.parts[:1].to(kinds[chosen.precision]))
 
 
 def tune(work: Callable[[], None], device: str) -> None:

@@ -15,6 +15,7 @@ import torch
 from plain_sgraf import plain_scores
 from samples import SIZES, regions, tokens
 
+from avow.assembly import scores
 from avow.blocks import fused
 from avow.methods import saf, sgr
 
@@ -115,3 +116,18 @@ def test_gradients_and_full_precision_go_operation_by_operation():
     assert not fused.is_possible(torch.zeros(1))
     with torch.no_grad():
         assert not fused.is_possible(torch.zeros(1, dtype=torch.bfloat16))
+
+
+@torch.no_grad()
+def test_what_float16_cannot_hold_is_scored_again_in_float32(monkeypatch):
+    torch.manual_seed(0)
+    method = sgr.build(**SIZES, similarity_dim=32).eval()
+    visual, text = method.encode_visual(regions([5, 3])), method.encode_text(tokens([7, 4]))
+    monkeypatch.setattr(scores, "_kind", lambda *given: torch.float16)
+    near = scores.similarity(method, visual, text, "tf32")
+    exact = method.similarity(visual, text)
+    torch.testing.assert_close(near, exact, rtol=0, atol=2e-3)
+    assert not torch.equal(near, exact)
+    method.head.steps[0].update.bias.data.fill_(1e6)
+    again = scores.similarity(method, visual, text, "tf32")
+    assert torch.equal(again, method.similarity(visual, text))

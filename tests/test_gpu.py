@@ -111,9 +111,10 @@ def test_scores_on_the_device_are_those_of_the_processor(name):
     torch.testing.assert_close(pairs.cpu(), expected.diag(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("precision", "near"), [("bf16", 0.02), ("tf32", 0.005)])
 @pytest.mark.parametrize("name", ["saf", "sgr"])
 @torch.no_grad()
-def test_fused_kernels_score_like_single_operations(name, monkeypatch):
+def test_fused_kernels_score_like_single_operations(name, precision, near, monkeypatch):
     """At real sizes, with captions of 1 to 40 words and images of 1 to 36 regions."""
     torch.manual_seed(0)
     sizes = {"visual_dim": 64, "vocabulary": 30, "dim": 1024, "word_dim": 16}
@@ -123,13 +124,13 @@ def test_fused_kernels_score_like_single_operations(name, monkeypatch):
     text = method.encode_text(tokens(words, parts=40).to("cuda"))
     exact = similarity(method, visual, text, "fp32")
     fused.ran.clear()
-    found = similarity(method, visual, text, "bf16")
+    found = similarity(method, visual, text, precision)
     assert not fused._failure
     heads = {"reason", "hear"} if name == "sgr" else {"gate"}
     assert fused.ran == {"attend", "compare"} | heads
     monkeypatch.setattr(fused, "is_possible", lambda like: False)
-    plain = similarity(method, visual, text, "bf16")
-    torch.testing.assert_close(found, exact, rtol=0, atol=0.02)
+    plain = similarity(method, visual, text, precision)
+    torch.testing.assert_close(found, exact, rtol=0, atol=near)
     # fused or not, rounding costs about the same
     assert (found - exact).abs().mean() < 2 * (plain - exact).abs().mean() + 1e-4
 

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 from tqdm import tqdm
 
+from avow.blocks import fused
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadRecipe
 
@@ -74,7 +75,7 @@ def compare(
     """The similarity of every pair. `matrices`: how many share the memory budget."""
     shape = (len(visual.parts), len(text.parts))
     out = _matrix(shape, blocks.memory // matrices)
-    rounded = _is_rounded(method, blocks.precision)
+    rounded = _kind(method, blocks.precision, device)
     steps = range(0, shape[0], blocks.images)
     for top in tqdm(steps, desc="scoring", disable=not progress, leave=False, delay=2):
         rows = _take(visual, top, top + blocks.images, device, rounded)
@@ -89,16 +90,33 @@ def similarity(
     method: Method, visual: Encoded, text: Encoded, precision: Precision
 ) -> Float[Tensor, "images texts"]:
     """`method.similarity` with its products in this precision; the answer is float32."""
-    if _is_rounded(method, precision):
-        visual, text = (
-            replace(items, parts=items.parts.to(torch.bfloat16)) for items in (visual, text)
-        )
+    kind = _kind(method, precision, visual.parts.device)
+    if kind is not None:
+        rounded = [replace(items, parts=items.parts.to(kind)) for items in (visual, text)]
+        with multiplying(precision):
+            scores = method.similarity(*rounded).float()
+        # float16 ends at 65,504, which no unit vector reaches, but what is learnt might
+        if kind != torch.float16 or bool(scores.isfinite().all()):
+            return scores
+        visual, text = (replace(items, parts=items.parts.float()) for items in (visual, text))
     with multiplying(precision):
         return method.similarity(visual, text).float()
 
 
-def _is_rounded(method: Method, precision: Precision) -> bool:
-    return precision == "bf16" and method.takes_bf16
+def _kind(
+    method: Method, precision: Precision, device: torch.device | str
+) -> torch.dtype | None:
+    """What parts are rounded to before they are compared.
+
+    tf32 keeps ten binary digits of what is multiplied, and so does float16: where kernels
+    take it, it stands for tf32, at the speed of bfloat16.
+    """
+    if precision == "bf16" and method.takes_bf16:
+        return torch.bfloat16
+    if precision == "tf32" and method.takes_fp16 and torch.device(device).type == "cuda":
+        like = torch.empty(0, dtype=torch.float16, device=device)
+        return torch.float16 if fused.is_possible(like) else None
+    return None
 
 
 @contextmanager
@@ -150,27 +168,31 @@ def read_size(text: str) -> int:
 
 
 def _take(
-    encoded: Encoded, start: int, stop: int, device: torch.device | str, rounded: bool
+    encoded: Encoded,
+    start: int,
+    stop: int,
+    device: torch.device | str,
+    kind: torch.dtype | None,
 ) -> Encoded:
     """A block of items, without the padding that none of them needs."""
     block = encoded.rows(slice(start, stop))
     needed = int(block.present.any(0).nonzero().max()) + 1
     if needed < block.parts.shape[1]:  # else it would be copied to no end
         block = block.resized(needed)
-    if rounded and torch.device(device).type == "cuda" and not block.parts.is_cuda:
-        block = replace(block, parts=_carried(block.parts, device))
+    if kind and torch.device(device).type == "cuda" and not block.parts.is_cuda:
+        block = replace(block, parts=_carried(block.parts, device, kind))
     return block.to(device)
 
 
 def _carried(
-    parts: Float[Tensor, "items parts dim"], device: torch.device | str
+    parts: Float[Tensor, "items parts dim"], device: torch.device | str, kind: torch.dtype
 ) -> Float[Tensor, "items parts dim"]:
-    """In bfloat16 on the device, rounded here: half as many bytes travel.
+    """In 16 bits on the device, rounded here: half as many bytes travel.
 
     They go through two buffers that the device reads by itself, one being filled while the
     other is read. Any other memory the driver would first copy, with one thread.
     """
-    out = torch.empty(parts.shape, dtype=torch.bfloat16, device=device)
+    out = torch.empty(parts.shape, dtype=kind, device=device)
     step = max(1, _BUFFER // (2 * parts[0].numel()))
     shape = (min(step, len(parts)), *parts.shape[1:])
     with torch.cuda.device(out.device):

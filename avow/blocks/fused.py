@@ -1,7 +1,7 @@
 """The hot path of similarity vectors in a few large kernels, where a device has them.
 
 Each function answers None (or False) where it cannot: no Triton, no CUDA device, a gradient
-wanted, another precision than bfloat16, an unusual size. The caller then goes operation by
+wanted, numbers of more than 16 bits, an unusual size. The caller then goes operation by
 operation, to the same result. After a kernel that fails, which is told once, none is tried.
 """
 
@@ -55,8 +55,8 @@ def why_not(like: Tensor) -> str:
     """What keeps numbers such as these from the fused way; empty if nothing does."""
     if not like.is_cuda:
         return "no CUDA device"
-    if like.dtype != torch.bfloat16:
-        return "not in bfloat16"
+    if like.dtype not in (torch.bfloat16, torch.float16):
+        return "neither in bfloat16 nor in float16"
     return _failure or ("" if _kernels() else "Triton is not installed")
 
 

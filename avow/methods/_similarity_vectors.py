@@ -109,7 +109,7 @@ class SimilarityVectors(Method):
     """Encode parts and gist; compare by similarity vectors, read by `head`."""
 
     keeps_regions = True
-    takes_bf16 = True
+    takes_bf16 = takes_fp16 = True
 
     def __init__(
         self,
