@@ -56,6 +56,18 @@ METHODS: dict[str, dict[str, Any]] = {
     "imram": {"mode": "full"},
 }
 NARROW = ("saf", "sgr")
+OTHER_CHOICES = [
+    ("compare", {"num_stages": 2}),
+    ("compare", {"DEEP": 32, "num_stages": 4}),
+    ("compare", {"ROWS": 64, "num_warps": 4, "num_stages": 2}),
+    ("reason", {"num_stages": 2}),
+    ("reason", {"WIDE": 32, "num_stages": 3}),
+    ("reason", {"ROWS": 64, "num_warps": 4, "num_stages": 2}),
+    ("attend", {"num_warps": 8}),
+    ("attend", {"ROWS": 128, "num_warps": 8}),
+    ("hear", {"num_warps": 2}),
+    ("gate", {"num_warps": 2}),
+]
 WORDS = 8000
 Clock = Callable[[], float]
 
@@ -76,6 +88,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--no-fused", action="store_true", help="operation by operation")
     parser.add_argument("--profile", action="store_true", help="which kernels take how long")
+    parser.add_argument("--tune", action="store_true", help="time other sizes of kernels")
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--out", default="", help="name of the results; default: by device")
@@ -160,10 +173,13 @@ def score_figures(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     def resident() -> None:
         similarity(method, *there, chosen.precision)
 
+    fused.ran.clear()
     forget_peak(chosen.device)
     resident()  # a warm-up
     if chosen.profile:
         profile(resident, chosen.device)
+    if chosen.tune:
+        tune(resident, chosen.device)
     peak = peak_bytes(chosen.device)
     bill = score_flops(method, chosen.images, lengths.tolist(), chosen.regions, chosen.dim)
     times, rates, shares = [], [], []
@@ -175,9 +191,11 @@ def score_figures(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
         times.append(wall)
         rates.append((before[0] + after[0]) / 2)
         shares.append((bill / wall / rates[-1], bill / own / ((before[1] + after[1]) / 2)))
-    whole = timed(lambda: compare(method, images, texts, chosen.device, blocks), chosen.device)[
-        0
-    ]
+    rounds = 1 if chosen.device == "cpu" else 3
+    whole = statistics.median(
+        timed(lambda: compare(method, images, texts, chosen.device, blocks), chosen.device)[0]
+        for _ in range(rounds)
+    )
     plain = plain_seconds(method, there, chosen)
     seconds = statistics.median(times)
     return {
@@ -194,7 +212,8 @@ def score_figures(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
         "plain_seconds": round(plain, 3),
         "ratio": round(plain / seconds, 2),
         "peak_mb": None if peak is None else round(peak / 1e6),
-        "fused": name in NARROW and chosen.precision == "bf16" and was_fused(there[0]),
+        "fused": sorted(fused.ran),
+        "why_not_fused": why_not_fused(name, there[0], chosen),
     }
 
 
@@ -208,9 +227,27 @@ def score_line(name: str, found: dict[str, Any]) -> str:
     )
 
 
-@torch.no_grad()
-def was_fused(items: Encoded) -> bool:
-    return fused.is_possible(items.parts.to(torch.bfloat16))
+def why_not_fused(name: str, items: Encoded, chosen: argparse.Namespace) -> str:
+    if name not in NARROW:
+        return "the method has no kernels"
+    if chosen.no_fused:
+        return "asked not to"
+    kinds = {"bf16": torch.bfloat16, "tf32": torch.float16, "fp32": torch.float32}
+    return fused.why_not(items.parts[:1].to(kinds[chosen.precision]))
+
+
+def tune(work: Callable[[], None], device: str) -> None:
+    """The time of `work` with each other choice of sizes, and with none, first and last."""
+    usual: tuple[str, dict[str, int]] = ("compare", {})
+    for kernel, change in (usual, *OTHER_CHOICES, usual):
+        before = fused.CHOICES[kernel]
+        fused.CHOICES[kernel] = before | change
+        work()  # compiles
+        best = min(timed(work, device)[0] for _ in range(3))
+        why = fused.why_not(torch.zeros(1, dtype=torch.bfloat16, device=device))
+        print(f"  {best:.4f} s  {kernel} {change or 'as chosen'} {why}", flush=True)
+        fused.CHOICES[kernel] = before
+        fused.forget_failure()
 
 
 def profile(work: Callable[[], None], device: str) -> None:

@@ -7,12 +7,15 @@ It runs kernels on the processor, number by number; `test_gpu` runs them as they
 
 import importlib
 import os
+from dataclasses import replace
+from types import ModuleType
 
 import pytest
 import torch
 from plain_sgraf import plain_scores
 from samples import SIZES, regions, tokens
 
+from avow.assembly import scores
 from avow.blocks import fused
 from avow.methods import saf, sgr
 
@@ -24,24 +27,15 @@ def interpreted(monkeypatch):
     if os.environ.get("TRITON_INTERPRET") != "1":  # Triton reads it when it is imported
         pytest.skip("TRITON_INTERPRET is not 1")
     kernels = importlib.import_module("avow.blocks._kernels")
-    calls = []
-    for name in ("word_weights", "word_nodes", "graph_step"):
-        monkeypatch.setattr(fused, name, counted(name, getattr(fused, name), calls))
     monkeypatch.setattr(fused, "_kernels", lambda: kernels)
-    monkeypatch.setattr(fused, "_failed", False)
-    monkeypatch.setattr(fused, "_ROWS", 16)
-    monkeypatch.setattr(fused, "_DEEP", 16)
+    monkeypatch.setattr(fused, "_failure", "")
+    monkeypatch.setattr(fused, "ran", set())
+    small = {"attend": {"ROWS": 32}, "compare": {"ROWS": 16, "DEEP": 16}}
+    small["reason"] = {"ROWS": 64, "WIDE": 16}
+    for name, sizes in small.items():
+        monkeypatch.setitem(fused.CHOICES, name, fused.CHOICES[name] | sizes)
     monkeypatch.setattr(fused, "is_possible", lambda like: not torch.is_grad_enabled())
-    return calls
-
-
-def counted(name, function, calls):
-    def run(*given):
-        answer = function(*given)
-        calls.append((name, answer is not None and answer is not False))
-        return answer
-
-    return run
+    return fused.ran
 
 
 @pytest.mark.parametrize("build", [saf.build, sgr.build])
@@ -54,14 +48,56 @@ def test_fused_scores_are_those_of_a_plain_loop(interpreted, build, texts):
     visual = method.encode_visual(regions([5, 3, 1, 4]))
     text = method.encode_text(tokens(texts, parts=max(texts)))
     found = method.score(visual, text)
-    assert interpreted and all(ran for _, ran in interpreted)
-    wanted = {"word_weights", "word_nodes"} | ({"graph_step"} if build is sgr.build else set())
-    assert {name for name, _ in interpreted} == wanted
+    heads = {"reason", "hear"} if build is sgr.build else {"gate"}
+    assert interpreted == {"attend", "compare"} | heads
+    assert not fused._failure
     torch.testing.assert_close(found, plain_scores(method, visual, text), rtol=2e-4, atol=2e-5)
 
 
-def test_a_kernel_that_fails_is_not_tried_again(monkeypatch):
-    monkeypatch.setattr(fused, "_failed", False)
+@pytest.mark.parametrize("build", [saf.build, sgr.build])
+@torch.no_grad()
+def test_fused_rounding_costs_as_little_as_that_of_single_operations(
+    interpreted, build, monkeypatch
+):
+    torch.manual_seed(0)
+    method = build(**SIZES | {"dim": 24, "similarity_dim": 32, "regions": 5}).eval()
+    sides = method.encode_visual(regions([5, 3, 1, 4])), method.encode_text(tokens([7, 4, 1]))
+    exact = plain_scores(method, *sides)
+    # in place of bfloat16, which the interpreter takes for whole numbers
+    rounded = [replace(side, parts=side.parts.half()) for side in sides]
+    found = method.score(*rounded)
+    assert "compare" in interpreted and not fused._failure
+    monkeypatch.setattr(fused, "is_possible", lambda like: False)
+    plain = method.score(*rounded)
+    assert not torch.equal(found, plain)
+    assert (found - exact).abs().mean() < 1.5 * (plain - exact).abs().mean()
+
+
+@pytest.mark.parametrize("build", [saf.build, sgr.build])
+@torch.no_grad()
+def test_where_a_kernel_fails_scores_are_the_same_and_it_is_told_once(
+    build, monkeypatch, caplog
+):
+    class Refusing(ModuleType):
+        def __getattr__(self, name):
+            raise ValueError(f"no room for {name}")
+
+    monkeypatch.setattr(fused, "_failure", "")
+    monkeypatch.setattr(fused, "ran", set())
+    monkeypatch.setattr(fused, "_kernels", lambda: Refusing("refusing"))
+    monkeypatch.setattr(fused, "is_possible", lambda like: True)
+    torch.manual_seed(0)
+    method = build(**SIZES, similarity_dim=32).eval()
+    visual, text = method.encode_visual(regions([5, 3])), method.encode_text(tokens([7, 4]))
+    found = method.score(visual, text)
+    torch.testing.assert_close(found, plain_scores(method, visual, text), rtol=2e-4, atol=2e-5)
+    assert not fused.ran
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "ValueError in 'attend': no room for attend" in told
+
+
+def test_after_a_failure_nothing_is_tried_again(monkeypatch):
+    monkeypatch.setattr(fused, "_failure", "")
     monkeypatch.setattr(fused, "_kernels", lambda: fused)
     tried = []
 
@@ -69,12 +105,29 @@ def test_a_kernel_that_fails_is_not_tried_again(monkeypatch):
         tried.append(kernels)
         raise ValueError("no such instruction")
 
-    assert not fused._done(refuse)
-    assert fused._failed and len(tried) == 1
-    assert not fused.is_possible(torch.zeros(1, dtype=torch.bfloat16))
+    for _ in range(2):
+        assert not fused._done("compare", torch.zeros(1), refuse)
+    assert len(tried) == 1
+    assert fused._failure == "ValueError in 'compare': no such instruction"
 
 
 def test_gradients_and_full_precision_go_operation_by_operation():
+    assert fused.why_not(torch.zeros(1, dtype=torch.bfloat16)) == "no CUDA device"
     assert not fused.is_possible(torch.zeros(1))
     with torch.no_grad():
         assert not fused.is_possible(torch.zeros(1, dtype=torch.bfloat16))
+
+
+@torch.no_grad()
+def test_what_float16_cannot_hold_is_scored_again_in_float32(monkeypatch):
+    torch.manual_seed(0)
+    method = sgr.build(**SIZES, similarity_dim=32).eval()
+    visual, text = method.encode_visual(regions([5, 3])), method.encode_text(tokens([7, 4]))
+    monkeypatch.setattr(scores, "_kind", lambda *given: torch.float16)
+    near = scores.similarity(method, visual, text, "tf32")
+    exact = method.similarity(visual, text)
+    torch.testing.assert_close(near, exact, rtol=0, atol=2e-3)
+    assert not torch.equal(near, exact)
+    method.head.steps[0].update.bias.data.fill_(1e6)
+    again = scores.similarity(method, visual, text, "tf32")
+    assert torch.equal(again, method.similarity(visual, text))

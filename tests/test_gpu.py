@@ -10,6 +10,7 @@ from test_training import final_weights, run_recipe, same
 
 import avow.training.loop as loop
 from avow import losses, methods
+from avow.assembly import scores
 from avow.assembly.recipe import Training
 from avow.assembly.scores import similarity
 from avow.blocks import fused
@@ -110,9 +111,10 @@ def test_scores_on_the_device_are_those_of_the_processor(name):
     torch.testing.assert_close(pairs.cpu(), expected.diag(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("precision", "near"), [("bf16", 0.02), ("tf32", 0.005)])
 @pytest.mark.parametrize("name", ["saf", "sgr"])
 @torch.no_grad()
-def test_fused_kernels_score_like_single_operations(name, monkeypatch):
+def test_fused_kernels_score_like_single_operations(name, precision, near, monkeypatch):
     """At real sizes, with captions of 1 to 40 words and images of 1 to 36 regions."""
     torch.manual_seed(0)
     sizes = {"visual_dim": 64, "vocabulary": 30, "dim": 1024, "word_dim": 16}
@@ -121,14 +123,31 @@ def test_fused_kernels_score_like_single_operations(name, monkeypatch):
     visual = method.encode_visual(regions(shown, parts=36, dim=64).to("cuda"))
     text = method.encode_text(tokens(words, parts=40).to("cuda"))
     exact = similarity(method, visual, text, "fp32")
-    found = similarity(method, visual, text, "bf16")
-    assert not fused._failed, "a kernel did not compile"
+    fused.ran.clear()
+    found = similarity(method, visual, text, precision)
+    assert not fused._failure
+    heads = {"reason", "hear"} if name == "sgr" else {"gate"}
+    assert fused.ran == {"attend", "compare"} | heads
     monkeypatch.setattr(fused, "is_possible", lambda like: False)
-    plain = similarity(method, visual, text, "bf16")
-    torch.testing.assert_close(found, exact, rtol=0, atol=0.02)
+    plain = similarity(method, visual, text, precision)
+    torch.testing.assert_close(found, exact, rtol=0, atol=near)
     # fused or not, rounding costs about the same
     assert (found - exact).abs().mean() < 2 * (plain - exact).abs().mean() + 1e-4
-    assert not torch.equal(found, plain), "nothing was fused"
+
+
+@pytest.mark.parametrize("name", ["saf", "sgr", "vse_infty"])
+def test_items_in_host_memory_score_like_items_on_the_device(name, monkeypatch):
+    """In bfloat16 they are rounded on the way, through buffers that are used in turns."""
+    monkeypatch.setattr(scores, "_BUFFER", 1000)
+    torch.manual_seed(0)
+    method = folder.build(methods, name, **SIZES).cuda().eval()
+    with torch.inference_mode():
+        visual = method.encode_visual(regions([5, 3, 1, 4] * 20).to("cuda"))
+        text = method.encode_text(tokens([7, 4, 2, 1] * 30, parts=9).to("cuda"))
+        expected = similarity(method, visual, text.resized(text.parts.shape[1]), "bf16")
+    blocks = scores.Blocks(images=80, texts=120, precision="bf16")
+    found = scores.compare(method, visual.to("cpu"), text.to("cpu"), "cuda", blocks)
+    torch.testing.assert_close(torch.from_numpy(found), expected.cpu(), rtol=0, atol=4e-3)
 
 
 def _value(scores: list[torch.Tensor], extra: torch.Tensor) -> torch.Tensor:

@@ -1,141 +1,287 @@
-"""Three kernels for the similarity vectors of many pairs, where Triton is installed.
+"""Kernels for the similarity vectors of many pairs, where Triton is installed.
 
 They keep on the chip what would otherwise be written to memory and read again. For a pair
 of a 12-word caption with 36 regions in bfloat16, kilobytes to and from memory:
 
-                                 one operation each   here
-    attend    weights of words           46             2
-    compare   gap, square, project,     130            10
+                                  one operation each   here
+    attend    weights of words            46             3
+    compare   gap, square, project,      130             7
               length one
-    talk      one look in a graph        31            20
+    reason    one step of the graph       67            13
+    hear      the last look               14             8
+    gate      gates, and what they let    14             7
+
+Where a program takes several captions, it takes whole ones, side by side: 9 of 13 nodes
+fill 117 of 128 rows. What belongs to one pair is then a block on the diagonal, and the
+rest of a square is masked: the matrix units do it faster than small products.
+
+What 1,000 images x 5,000 captions of 12 words ask of an H200, counted, not measured. The
+floor is the largest of three times: products at 790 TFLOP/s, memory at 4.3 TB/s, and what
+programs read again from the cache beside it at 5.5 TB/s:
+
+                         TFLOP  memory, GB  cache, GB  programs  launches  floor, ms
+    products of parts      5.0      14                                151          6
+    attend                 2.3      15          7      1,081,000      151          3
+    compare, words        41.9      40        434        500,000      151         79
+    compare, gists         3.4       3         40         51,000      151          7
+    reason, two steps     54.8     135        499      1,089,000      302         91
+    hear                   0.1      39                 2,065,000      151          9
+    last layers            1.3      33                                  -          8
+    gate                   0.1      34                 2,065,000      151          8
+
+So SGR cannot go below 0.20 s this way and SAF not below 0.10 s; both are bound by reading
+layers from the cache, 128 rows at a time, which are as many as the registers have room for.
 
 Import this module only where `triton` can be imported; `fused` does so.
 """
 
 # Triton reads its functions as source, so they have no type hints that it does not know.
+# Nor may they be wrapped by what checks types in tests: it could not find their names then.
 # Captions of any length share one compiled kernel: their sizes are not specialised.
+
+from typing import no_type_check
 
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 
 
 @triton.jit(do_not_specialize=["texts", "words"])
+@no_type_check
 def attend(
-    products,  # [images, regions, texts, words]
+    products,  # [images, regions, texts, words], float32 where possible
     gram,  # [images, regions, regions], float32
-    present,  # [texts, words]
+    owner,  # [texts, words]: which text a word is of; 0 where there is none
     shown,  # [images, regions]
     weights,  # [images, texts, words, regions], written
-    regions,
     texts,
     words,
     smooth,
     slope,
     eps,
+    regions: tl.constexpr,
     R: tl.constexpr,
-    W: tl.constexpr,
+    ROWS: tl.constexpr,
+    KIND: tl.constexpr,
 ):
-    """One image and one text: every word's weights, scaled to attend to a unit vector."""
-    text, image = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    word, region = tl.arange(0, W), tl.arange(0, R)
-    real = tl.load(present + text * words + word, mask=word < words, other=0) != 0
-    here = tl.load(shown + image * regions + region, mask=region < regions, other=0) != 0
-    inside = (word < words)[:, None] & (region < regions)[None, :]
-    place = (image * regions + region)[None, :] * texts * words + text * words
-    value = tl.load(products + place + word[:, None], mask=inside, other=0).to(tl.float32)
+    """Some texts with one image: every word's weights, scaled to attend to a unit vector."""
+    image, row, region = tl.program_id(1).to(tl.int64), tl.arange(0, ROWS), tl.arange(0, R)
+    most, count = ROWS // words * words, texts * words
+    word = tl.program_id(0) * most + row
+    inside, there = (row < most) & (word < count), region < regions
+    both = inside[:, None] & there[None, :]
+    text = tl.load(owner + word, mask=inside, other=0)
+    here = tl.load(shown + image * regions + region, mask=there, other=0) != 0
+    products += image * regions * count
+    place = region[None, :] * count + word[:, None]
+    value = tl.load(products + place, mask=both, other=0.0).to(tl.float32)
     value = tl.where(value > 0, value, slope * value)
-    value = tl.where(real[:, None], value, 0.0)
-    value = value / (tl.sqrt(tl.sum(value * value, 0)) + eps)[None, :]
-    value = tl.where(here[None, :], smooth * value, float("-inf"))
+    value = tl.where((text > 0)[:, None], value, 0.0)
+    same = (text[:, None] == text[None, :]).to(tl.float32)
+    length = tl.sqrt(tl.dot(same, value * value, input_precision=KIND))
+    value = tl.where(here[None, :], smooth * (value / (length + eps)), float("-inf"))
     value = tl.exp(value - tl.max(value, 1)[:, None])
     value = value / tl.sum(value, 1)[:, None]
-    square = (region < regions)[:, None] & (region < regions)[None, :]
-    around = (image * regions + region)[:, None] * regions + region[None, :]
-    among = tl.load(gram + around, mask=square, other=0.0)
-    length = tl.sum(tl.dot(value, among, input_precision="tf32") * value, 1)
+    square = there[:, None] & there[None, :]
+    gram += image * regions * regions
+    among = tl.load(gram + region[:, None] * regions + region[None, :], mask=square, other=0.0)
+    length = tl.sum(tl.dot(value, among, input_precision=KIND) * value, 1)
     value = value / (tl.sqrt(tl.maximum(length, eps * eps)) + eps)[:, None]
-    row = (image * texts + text) * words + word
-    out = value.to(weights.dtype.element_ty)
-    tl.store(weights + row[:, None] * regions + region[None, :], out, mask=inside)
+    weights += image * count * regions
+    out = word[:, None] * regions + region[None, :]
+    tl.store(weights + out, value.to(weights.dtype.element_ty), mask=both)
 
 
 @triton.jit(do_not_specialize=["count", "words"])
+@no_type_check
 def compare(
-    weights,  # [images, queries, regions]
-    context,  # [images, regions, dim]
+    weights,  # [images, queries, regions]; not read where ALONE
+    context,  # [images, regions, dim]; where ALONE [images, dim]
     queries,  # [queries, dim]
     matrix,  # [narrow, dim]
     bias,  # [narrow]
-    nodes,  # [images, texts, 1 + words, narrow], written from node 1 on
+    nodes,  # [images, texts, 1 + words, narrow], written: where ALONE node 0, else the others
     count,
-    regions,
     words,
-    dim,
     eps,
+    dim: tl.constexpr,
+    regions: tl.constexpr,
     R: tl.constexpr,
     S: tl.constexpr,
     ROWS: tl.constexpr,
     DEEP: tl.constexpr,
     KIND: tl.constexpr,
+    ALONE: tl.constexpr,
 ):
-    """Some words with one image: the projected square of what each misses, length one."""
+    """Some queries with one image: the projected square of what each misses, length one."""
     image = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     region, narrow, deep = tl.arange(0, R), tl.arange(0, S), tl.arange(0, DEEP)
     real, there = row < count, region < regions
-    place = (image * count + row)[:, None] * regions + region[None, :]
-    weight = tl.load(weights + place, mask=real[:, None] & there[None, :], other=0.0)
+    if not ALONE:
+        weights += image * count * regions
+        place = row[:, None] * regions + region[None, :]
+        weight = tl.load(weights + place, mask=real[:, None] & there[None, :], other=0.0)
+        context += image * regions * dim
+    else:
+        context += image * dim
+    asking = row.to(tl.int64)[:, None] * dim
     total = tl.zeros([ROWS, S], tl.float32)
     for start in range(0, dim, DEEP):
         at = start + deep
         inside = at < dim
-        part = tl.load(
-            context + (image * regions + region)[:, None] * dim + at[None, :],
-            mask=there[:, None] & inside[None, :],
-            other=0.0,
-        )
         query = tl.load(
-            queries + row[:, None] * dim + at[None, :],
+            queries + asking + at[None, :],
             mask=real[:, None] & inside[None, :],
             other=0.0,
         )
-        gap = tl.dot(weight, part, input_precision=KIND) - query.to(tl.float32)
+        if ALONE:
+            part = tl.load(context + at, mask=inside, other=0.0)
+            gap = part.to(tl.float32)[None, :] - query.to(tl.float32)
+        else:
+            part = tl.load(
+                context + region[:, None] * dim + at[None, :],
+                mask=there[:, None] & inside[None, :],
+                other=0.0,
+            )
+            gap = tl.dot(weight, part, input_precision=KIND) - query.to(tl.float32)
         layer = tl.load(
             matrix + narrow[None, :] * dim + at[:, None], mask=inside[:, None], other=0.0
         )
-        total += tl.dot((gap * gap).to(layer.dtype), layer, input_precision=KIND)
+        total = tl.dot((gap * gap).to(layer.dtype), layer, total, input_precision=KIND)
     total += tl.load(bias + narrow).to(tl.float32)[None, :]
     total = total / (tl.sqrt(tl.sum(total * total, 1)) + eps)[:, None]
-    texts = count // words
-    node = image * texts * (words + 1) + row // words * (words + 1) + 1 + row % words
+    if ALONE:
+        nodes += image * count * (words + 1) * S
+        node = row * (words + 1)
+    else:
+        nodes += image * (count // words) * (words + 1) * S
+        node = row + row // words + 1
     out = total.to(nodes.dtype.element_ty)
     tl.store(nodes + node[:, None] * S + narrow[None, :], out, mask=real[:, None])
 
 
-@triton.jit(do_not_specialize=["texts", "count"])
-def talk(
-    asked,  # [images, texts, nodes, narrow]
-    nodes,  # [images, texts, nodes, narrow]
-    present,  # [texts, nodes]
-    heard,  # [images, texts, nodes, narrow], written
+@triton.jit(do_not_specialize=["texts", "pairs", "count"])
+@no_type_check
+def reason(
+    nodes,  # [pairs, nodes, narrow], the texts of each image one after the other
+    owner,  # [texts and some more, nodes]: which text a node is of; 0 where there is none
+    ask,  # [narrow, narrow]
+    ask_bias,  # [narrow]
+    change,  # [narrow, narrow]
+    change_bias,  # [narrow]
+    after,  # [pairs, nodes, narrow], written
     texts,
+    pairs,
+    count,
+    S: tl.constexpr,
+    ROWS: tl.constexpr,
+    WIDE: tl.constexpr,
+    KIND: tl.constexpr,
+):
+    """Some pairs: relu(change(softmax(ask(x) . x) x)), where a node looks at its own pair.
+
+    With P = softmax(...), change(P x) is P (x change^T) + bias: made WIDE columns at a time,
+    as the logits are, so that nothing needs to be put together again.
+    """
+    row, narrow, wide = tl.arange(0, ROWS), tl.arange(0, S), tl.arange(0, WIDE)
+    per = ROWS // count
+    first = tl.program_id(0) * per
+    # the same without a division per row, which would take longer than the softmax
+    inside = row < tl.minimum(per, pairs - first) * count
+    mine = tl.load(owner + first % texts * count + row, mask=inside, other=0)
+    nodes += first.to(tl.int64) * count * S
+    after += first.to(tl.int64) * count * S
+    place = row[:, None] * S
+    known = tl.load(nodes + place + narrow[None, :], mask=inside[:, None], other=0.0)
+    look = tl.zeros([ROWS, ROWS], tl.float32)
+    bias = tl.load(ask_bias + wide)
+    for start in range(0, S, WIDE):
+        at = start + wide
+        layer = tl.load(ask + at[None, :] * S + narrow[:, None])
+        some = tl.load(nodes + place + at[None, :], mask=inside[:, None], other=0.0)
+        asked = tl.dot(known, layer, input_precision=KIND) + bias.to(tl.float32)[None, :]
+        bias = tl.load(ask_bias + (start + WIDE) % S + wide)  # the next: a sum begins with it
+        look = tl.dot(asked.to(known.dtype), tl.trans(some), look, input_precision=KIND)
+    # rows that are no node's look at nothing, and must not divide by zero
+    own = (mine[:, None] == mine[None, :]) & (mine > 0)[None, :]
+    look = tl.where(own, look, -1e30)
+    look = tl.exp(look - tl.max(look, 1)[:, None])
+    share = (look / tl.sum(look, 1)[:, None]).to(known.dtype)
+    for start in range(0, S, WIDE):
+        at = start + wide
+        layer = tl.load(change + at[None, :] * S + narrow[:, None])
+        some = tl.dot(known, layer, input_precision=KIND).to(known.dtype)
+        new = tl.dot(share, some, input_precision=KIND)
+        new = tl.maximum(new + tl.load(change_bias + at).to(tl.float32)[None, :], 0.0)
+        out = new.to(after.dtype.element_ty)
+        tl.store(after + place + at[None, :], out, mask=inside[:, None])
+
+
+@triton.jit(do_not_specialize=["texts", "pairs", "count"])
+@no_type_check
+def hear(
+    asked,  # [pairs, narrow]
+    nodes,  # [pairs, nodes, narrow]
+    present,  # [texts, nodes]
+    heard,  # [pairs, narrow], written
+    texts,
+    pairs,
     count,
     S: tl.constexpr,
     N: tl.constexpr,
-    KIND: tl.constexpr,
+    PAIRS: tl.constexpr,
 ):
-    """One pair: every node looks at every node and hears their mean."""
-    pair = tl.program_id(0).to(tl.int64)
+    """Some pairs: what one node hears of all of its pair."""
+    pair = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
     node, narrow = tl.arange(0, N), tl.arange(0, S)
-    inside = node < count
-    row = (pair * count + node)[:, None]
-    mask = inside[:, None] & (narrow >= 0)[None, :]
-    question = tl.load(asked + row * S + narrow[None, :], mask=mask, other=0.0)
-    known = tl.load(nodes + row * S + narrow[None, :], mask=mask, other=0.0)
-    look = tl.dot(question, tl.trans(known), input_precision=KIND)
-    real = tl.load(present + (pair % texts) * count + node, mask=inside, other=0) != 0
-    look = tl.where(real[None, :], look, float("-inf"))
+    inside = (pair < pairs)[:, None] & (node < count)[None, :]
+    text = (pair % texts)[:, None]
+    real = tl.load(present + text * count + node[None, :], mask=inside, other=0) != 0
+    row = pair.to(tl.int64)[:, None] * count + node[None, :]
+    every = row[:, :, None] * S + narrow[None, None, :]
+    known = tl.load(nodes + every, mask=inside[:, :, None], other=0.0)
+    place, mask = pair.to(tl.int64)[:, None] * S + narrow[None, :], (pair < pairs)[:, None]
+    question = tl.load(asked + place, mask=mask, other=0.0).to(tl.float32)
+    look = tl.sum(question[:, None, :] * known.to(tl.float32), 2)
+    look = tl.where(real, look, -1e30)
     look = tl.exp(look - tl.max(look, 1)[:, None])
     look = look / tl.sum(look, 1)[:, None]
-    out = tl.dot(look.to(known.dtype), known, input_precision=KIND)
-    tl.store(heard + row * S + narrow[None, :], out.to(heard.dtype.element_ty), mask=mask)
+    out = tl.sum(look[:, :, None] * known.to(tl.float32), 1)
+    tl.store(heard + place, out.to(heard.dtype.element_ty), mask=mask)
+
+
+@triton.jit(do_not_specialize=["texts", "pairs", "count"])
+@no_type_check
+def gate(
+    nodes,  # [pairs, nodes, narrow]
+    present,  # [texts, nodes]
+    weigh,  # [narrow]
+    judge,  # [narrow], float32
+    numbers,  # scale and offset of a gate, and what is added to the score; float32
+    scores,  # [pairs], written, float32
+    texts,
+    pairs,
+    count,
+    eps,
+    S: tl.constexpr,
+    N: tl.constexpr,
+    PAIRS: tl.constexpr,
+):
+    """Some pairs: the nodes behind open gates, summed to length one and judged."""
+    pair = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
+    node, narrow = tl.arange(0, N), tl.arange(0, S)
+    inside = (pair < pairs)[:, None] & (node < count)[None, :]
+    text = (pair % texts)[:, None]
+    real = tl.load(present + text * count + node[None, :], mask=inside, other=0) != 0
+    row = pair.to(tl.int64)[:, None] * count + node[None, :]
+    every = row[:, :, None] * S + narrow[None, None, :]
+    known = tl.load(nodes + every, mask=inside[:, :, None], other=0.0)
+    weight = tl.load(weigh + narrow).to(tl.float32)
+    opening = tl.sum(known.to(tl.float32) * weight[None, None, :], 2)
+    opening = opening * tl.load(numbers) + tl.load(numbers + 1)
+    opening = tl.where(real, tl.sigmoid(opening), 0.0)
+    opening = opening / (tl.sum(opening, 1) + eps)[:, None]
+    whole = tl.sum(opening[:, :, None] * known.to(tl.float32), 1)
+    length = tl.sqrt(tl.sum(whole * whole, 1)) + eps
+    score = tl.sum(whole * tl.load(judge + narrow)[None, :], 1) / length
+    tl.store(scores + pair, score + tl.load(numbers + 2), mask=pair < pairs)

@@ -1,8 +1,8 @@
 """The hot path of similarity vectors in a few large kernels, where a device has them.
 
-Each function answers None where it cannot: no Triton, no CUDA device, a gradient wanted,
-another precision than bfloat16, an unusual size. The caller then goes operation by
-operation, to the same result. A kernel that fails once is not tried again.
+Each function answers None (or False) where it cannot: no Triton, no CUDA device, a gradient
+wanted, numbers of more than 16 bits, an unusual size. The caller then goes operation by
+operation, to the same result. After a kernel that fails, which is told once, none is tried.
 """
 
 import importlib
@@ -12,14 +12,30 @@ from functools import cache
 from types import ModuleType
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 _EPSILON = 1e-8  # outside the root, as `normalise.unit` has it
-_ROWS, _DEEP = 128, 64  # words, and numbers of each, that one program compares at a time
-_MOST_WORDS, _MOST_REGIONS = 64, 64
-_ROOM_FOR_THREE = 172_032  # bytes, as the compiler counts them for similarity_dim = 256
-_failed = False
+_MOST_PARTS = 64
+_MOST_NARROW = 256
+_AT_ONCE = 32  # nodes that a program reads whole
+CHOICES = {
+    "attend": {"ROWS": 64, "num_warps": 4, "num_stages": 1},
+    "compare": {"ROWS": 128, "DEEP": 64, "num_warps": 8, "num_stages": 3},
+    "reason": {"ROWS": 128, "WIDE": 64, "num_warps": 8, "num_stages": 3},
+    "hear": {"num_warps": 4, "num_stages": 1},
+    "gate": {"num_warps": 4, "num_stages": 1},
+}
+"""Per kernel: rows of a program, what it takes at a time, warps, and steps read ahead.
+
+Chosen for compute capability 9.0 from what its compiler says: nothing spills, products are
+those of warp groups, and shared memory holds all stages (16, 168, 208, 4 and 4 kB).
+"""
+
+Layer = tuple[Float[Tensor, "out in"], Float[Tensor, " out"]]
+ran: set[str] = set()
+"""The kernels that this process has launched."""
+_failure = ""
 
 
 @cache
@@ -32,12 +48,27 @@ def _kernels() -> ModuleType | None:
 
 def is_possible(like: Tensor) -> bool:
     """Whether numbers such as these may take the fused way."""
-    quick = like.is_cuda and like.dtype == torch.bfloat16 and not torch.is_grad_enabled()
-    return quick and not _failed and _kernels() is not None
+    return not torch.is_grad_enabled() and not why_not(like)
+
+
+def why_not(like: Tensor) -> str:
+    """What keeps numbers such as these from the fused way; empty if nothing does."""
+    if not like.is_cuda:
+        return "no CUDA device"
+    if like.dtype not in (torch.bfloat16, torch.float16):
+        return "neither in bfloat16 nor in float16"
+    return _failure or ("" if _kernels() else "Triton is not installed")
+
+
+def forget_failure() -> None:
+    """Try again, after what failed has been changed."""
+    global _failure
+    _failure = ""
 
 
 def word_weights(
-    products: Float[Tensor, "images regions texts words"],
+    context: Float[Tensor, "images regions dim"],
+    queries: Float[Tensor, "queries dim"],
     gram: Float[Tensor, "images regions regions"],
     present: Bool[Tensor, "texts words"],
     shown: Bool[Tensor, "images regions"],
@@ -45,30 +76,30 @@ def word_weights(
     slope: float = 0.1,
 ) -> Float[Tensor, "images texts words regions"] | None:
     """Of every word over regions, so that what it attends to is a unit vector."""
-    images, regions, texts, words = products.shape
-    if regions > _MOST_REGIONS or words > _MOST_WORDS:
+    (images, regions, _), (texts, words) = context.shape, present.shape
+    if regions > _MOST_PARTS or words > _MOST_PARTS:
         return None
-    weights = products.new_empty(images, texts, words, regions)
+    weights, how = queries.new_empty(images, texts, words, regions), CHOICES["attend"]
 
     def launch(kernels: ModuleType) -> None:
-        kernels.attend[(texts, images)](
-            products.contiguous(),
+        kernels.attend[(_tiles(texts, how["ROWS"] // words), images)](
+            _products(context.flatten(0, 1), queries),
             gram.contiguous(),
-            present.to(torch.uint8),
+            _owners(present, 0),
             shown.to(torch.uint8),
             weights,
-            regions,
             texts,
             words,
             smooth,
             slope,
             _EPSILON,
+            regions=regions,
             R=_power(regions),
-            W=_power(words),
-            num_warps=4,
+            KIND=_exactness(queries),
+            **how,
         )
 
-    return weights if _done(launch) else None
+    return weights if _done("attend", queries, launch) else None
 
 
 def word_nodes(
@@ -79,87 +110,199 @@ def word_nodes(
     nodes: Float[Tensor, "images texts nodes narrow"],
 ) -> bool:
     """Write every node but the first: the projected squared gaps as unit vectors."""
+    return _compared(weights, context, queries, layer, nodes)
+
+
+def gist_nodes(
+    context: Float[Tensor, "images dim"],
+    queries: Float[Tensor, "texts dim"],
+    layer: nn.Linear,
+    nodes: Float[Tensor, "images texts nodes narrow"],
+) -> bool:
+    """Write the first nodes: each text's gist beside each image's."""
+    return _compared(None, context, queries, layer, nodes)
+
+
+def _compared(
+    weights: Tensor | None, context: Tensor, queries: Tensor, layer: nn.Linear, nodes: Tensor
+) -> bool:
     narrow, kind = layer.out_features, nodes.dtype
-    regions, words = weights.shape[2], nodes.shape[2] - 1
-    if regions > _MOST_REGIONS or _power(narrow) != narrow or narrow > 256:
+    regions = 1 if weights is None else weights.shape[2]
+    if regions > _MOST_PARTS or not _is_handy(narrow):
         return False
-    count = len(queries)
+    count, words, how = len(queries), nodes.shape[2] - 1, CHOICES["compare"]
 
     def launch(kernels: ModuleType) -> None:
-        kernels.compare[(-(-count // _ROWS), len(weights))](
-            weights.contiguous(),
+        kernels.compare[(_tiles(count, how["ROWS"]), len(context))](
+            (context if weights is None else weights).contiguous(),
             context.contiguous(),
             queries.contiguous(),
             layer.weight.to(kind).contiguous(),
             layer.bias.to(kind),
             nodes,
             count,
-            regions,
             words,
-            queries.shape[1],
             _EPSILON,
+            dim=queries.shape[1],
+            regions=regions,
             R=_power(regions),
             S=narrow,
-            ROWS=_ROWS,
-            DEEP=_DEEP,
             KIND=_exactness(nodes),
-            num_warps=8,
-            num_stages=_stages(nodes),
+            ALONE=weights is None,
+            **how,
         )
 
-    return _done(launch)
+    return _done("compare", nodes, launch)
 
 
 def graph_step(
-    asked: Float[Tensor, "images texts nodes narrow"],
     nodes: Float[Tensor, "images texts nodes narrow"],
     present: Bool[Tensor, "texts nodes"],
+    ask: Layer,
+    change: Layer,
 ) -> Float[Tensor, "images texts nodes narrow"] | None:
-    """softmax(asked . nodes) nodes, pair by pair."""
+    """relu(change(softmax(ask(x) . x) x)), pair by pair."""
     images, texts, count, narrow = nodes.shape
-    if count > _MOST_WORDS or _power(narrow) != narrow or narrow > 256:
+    if count > _MOST_PARTS or not _is_handy(narrow):
         return None
-    heard = torch.empty_like(nodes)
+    how = CHOICES["reason"]
+    after, per, wide = torch.empty_like(nodes), how["ROWS"] // count, min(how["WIDE"], narrow)
 
     def launch(kernels: ModuleType) -> None:
-        kernels.talk[(images * texts,)](
+        kernels.reason[(_tiles(images * texts, per),)](
+            nodes,
+            _owners(present, per),
+            *(part.contiguous() for part in (*ask, *change)),
+            after,
+            texts,
+            images * texts,
+            count,
+            S=narrow,
+            KIND=_exactness(nodes),
+            **how | {"WIDE": wide},
+        )
+
+    return after if nodes.is_contiguous() and _done("reason", nodes, launch) else None
+
+
+def last_look(
+    asked: Float[Tensor, "images texts 1 narrow"],
+    nodes: Float[Tensor, "images texts nodes narrow"],
+    present: Bool[Tensor, "texts nodes"],
+) -> Float[Tensor, "images texts 1 narrow"] | None:
+    """softmax(asked . x) x, pair by pair: what one node hears of all."""
+    images, texts, count, narrow = nodes.shape
+    if count > _MOST_PARTS or not _is_handy(narrow):
+        return None
+    heard, at_once = torch.empty_like(asked), max(1, _AT_ONCE // _power(count))
+
+    def launch(kernels: ModuleType) -> None:
+        kernels.hear[(_tiles(images * texts, at_once),)](
             asked.contiguous(),
             nodes.contiguous(),
             present.to(torch.uint8),
             heard,
             texts,
+            images * texts,
             count,
             S=narrow,
             N=_power(count),
-            KIND=_exactness(nodes),
-            num_warps=2 if count <= 16 else 4,
+            PAIRS=at_once,
+            **CHOICES["hear"],
         )
 
-    return heard if _done(launch) else None
+    return heard if _done("hear", nodes, launch) else None
 
 
-def _done(launch: Callable[[ModuleType], None]) -> bool:
+def gated_scores(
+    nodes: Float[Tensor, "images texts nodes narrow"],
+    present: Bool[Tensor, "texts nodes"],
+    weigh: Float[Tensor, " narrow"],
+    judge: Float[Tensor, " narrow"],
+    numbers: Float[Tensor, "3"],
+) -> Float[Tensor, "images texts"] | None:
+    """judge . unit(sum of gates x): a gate is sigmoid(a (weigh . x) + b), over their sum.
+
+    numbers: a, b, and what is added to every score.
+    """
+    images, texts, count, narrow = nodes.shape
+    if count > _MOST_PARTS or not _is_handy(narrow):
+        return None
+    scores = nodes.new_empty(images, texts, dtype=torch.float32)
+    at_once = max(1, _AT_ONCE // _power(count))
+
+    def launch(kernels: ModuleType) -> None:
+        kernels.gate[(_tiles(images * texts, at_once),)](
+            nodes.contiguous(),
+            present.to(torch.uint8),
+            weigh.contiguous(),
+            judge.float().contiguous(),
+            numbers.float().contiguous(),
+            scores,
+            texts,
+            images * texts,
+            count,
+            _EPSILON,
+            S=narrow,
+            N=_power(count),
+            PAIRS=at_once,
+            **CHOICES["gate"],
+        )
+
+    return scores if _done("gate", nodes, launch) else None
+
+
+def _done(name: str, like: Tensor, launch: Callable[[ModuleType], None]) -> bool:
     """Whether it ran; after a failure nothing is tried again."""
-    global _failed
+    global _failure
     kernels = _kernels()
-    if kernels is None:
+    if kernels is None or _failure:
         return False
     try:
-        launch(kernels)
+        with torch.cuda.device_of(like):
+            launch(kernels)
     except Exception as error:  # a compiler may refuse in any way it likes
-        _failed = True
-        logging.getLogger(__name__).info("no fused kernels from here on: %s", error)
+        reason = " ".join(str(error).split())[:300]
+        _failure = f"{type(error).__name__} in '{name}': {reason}"
+        logging.getLogger(__name__).warning(
+            "Scoring goes operation by operation, which is slower: a kernel cannot run (%s).",
+            _failure,
+        )
         return False
+    ran.add(name)
     return True
 
 
-def _stages(like: Tensor) -> int:
-    """How many steps are read ahead: as many as the shared memory of a block has room for."""
-    if not like.is_cuda:
-        return 2
-    about = torch.cuda.get_device_properties(like.device)
-    room = getattr(about, "shared_memory_per_block_optin", 0)
-    return 3 if room >= _ROOM_FOR_THREE else 2
+def _products(
+    one: Float[Tensor, "ones dim"], other: Float[Tensor, "others dim"]
+) -> Float[Tensor, "ones others"]:
+    """Sums as they are added up, in float32, where the library lets them out like that."""
+    if one.is_cuda and one.dtype != torch.float32:
+        try:
+            return torch.mm(one, other.T, out_dtype=torch.float32)
+        except (TypeError, RuntimeError):  # an older library, or another device
+            pass
+    return one @ other.T
+
+
+def _owners(present: Bool[Tensor, "texts parts"], more: int) -> Int[Tensor, "some parts"]:
+    """Which text each part is of, counted from 1; 0 where there is none.
+
+    The first texts come once more after the last, as new ones: a program may take the last
+    pairs of one image and the first of the next.
+    """
+    count = len(present) + more
+    again = present.repeat(_tiles(count, len(present)), 1)[:count] if more else present
+    number = torch.arange(1, count + 1, dtype=torch.int32, device=present.device)
+    return number[:, None] * again
+
+
+def _tiles(count: int, size: int) -> int:
+    return -(-count // size)
+
+
+def _is_handy(narrow: int) -> bool:
+    return _power(narrow) == narrow <= _MOST_NARROW
 
 
 def _power(count: int) -> int:

@@ -194,8 +194,8 @@ class Method(nn.Module, ABC):
 
     keeps_regions = False
     """Whether a region's place counts, so that training may mask regions but not drop them."""
-    takes_bf16 = False
-    """Whether `score` reads parts in bfloat16, and still sums and normalises in float32."""
+    takes_bf16 = takes_fp16 = False
+    """Whether `score` reads parts in 16 bits, and still sums and normalises in float32."""
 
     @abstractmethod
     def encode_visual(self, visual: Regions) -> Encoded: ...

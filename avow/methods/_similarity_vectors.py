@@ -109,7 +109,7 @@ class SimilarityVectors(Method):
     """Encode parts and gist; compare by similarity vectors, read by `head`."""
 
     keeps_regions = True
-    takes_bf16 = True
+    takes_bf16 = takes_fp16 = True
 
     def __init__(
         self,
@@ -224,12 +224,12 @@ class SimilarityVectors(Method):
         most = self._tile_bytes(words)
         weights = self._attention(images, words, real)
         gists = text.parts[:, 0].contiguous()
-        whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
-        if fused.is_possible(whole):
-            nodes = whole.new_empty(count, texts, parts, whole.shape[-1])
-            if fused.word_nodes(weights, images.regions, words, self.local, nodes):
-                nodes[:, :, 0] = _noded(whole)
+        if fused.is_possible(words):
+            nodes = words.new_empty(count, texts, parts, self.local.out_features)
+            done = fused.gist_nodes(images.gist, gists, self.whole, nodes)
+            if done and fused.word_nodes(weights, images.regions, words, self.local, nodes):
                 return nodes
+        whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
         local = projected_gaps(weights, images.regions, words, self.local, most)
         local = local.view(count, texts, parts - 1, -1)
         return _noded(torch.cat([whole[:, :, None], local], 2))
@@ -251,13 +251,13 @@ class SimilarityVectors(Method):
         real: Bool[Tensor, "texts parts"],
     ) -> Float[Tensor, "images words regions"]:
         """Weights that make what a word attends to a unit vector."""
-        products = images.regions.flatten(0, 1) @ words.T
-        products = products.view(*images.present.shape, *real.shape)
-        if fused.is_possible(products):
-            sides = real, images.present
-            weights = fused.word_weights(products, images.gram, *sides, self.smooth)
+        if fused.is_possible(words):
+            sides, masks = (images.regions, words, images.gram), (real, images.present)
+            weights = fused.word_weights(*sides, *masks, self.smooth)
             if weights is not None:
                 return weights.flatten(1, 2)
+        products = images.regions.flatten(0, 1) @ words.T
+        products = products.view(*images.present.shape, *real.shape)
         products = precise(products).permute(0, 2, 3, 1)
         weights = focus(products, real[None], images.present[:, None], self.smooth)
         return _to_unit(weights.flatten(1, 2), images.gram).to(words.dtype)

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from avow.blocks import fused
 from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import spread
 from avow.blocks.text import TextKind
@@ -62,6 +63,11 @@ class CaptionNorm(nn.Module):
         scale = self.weight * (var + self.eps).rsqrt()
         return (values - mean) * scale + self.bias, moments
 
+    def line(self) -> tuple[Float[Tensor, "1"], Float[Tensor, "1"]]:
+        """a and b of the normalised a x + b, where nothing is learnt any more."""
+        scale = self.weight * (self.running_var + self.eps).rsqrt()
+        return scale, self.bias - self.running_mean * scale
+
     @torch.no_grad()
     def remember(self, moments: Float[Tensor, "texts 2"]) -> None:
         """One step of the running statistics per caption, in order, all at once.
@@ -90,6 +96,12 @@ class AttentionFiltration(Head):
         def read(
             nodes: Float[Tensor, "images texts nodes dim"], present: Bool[Tensor, "texts nodes"]
         ) -> tuple[Float[Tensor, "images texts"], Float[Tensor, "texts moments"]]:
+            if not self.training and fused.is_possible(nodes):
+                numbers = torch.cat([*self.norm.line(), self.judge.bias])
+                judge = self.judge.weight[0]
+                scores = fused.gated_scores(nodes, present, weigh[0], judge, numbers)
+                if scores is not None:
+                    return scores, scores.new_empty(len(present), 0)
             values, moments = self.norm(precise(linear(nodes, weigh).squeeze(-1)), present)
             open_ = values.sigmoid() * present
             # open gates are positive, so their sum is their l1 norm

@@ -68,21 +68,48 @@ class GraphReasoning(Head):
 
     def reader(self, kind: torch.dtype) -> Reader:
         made = [step for step in self.steps if isinstance(step, GraphStep)]
-        asking = [tuple(part.to(kind) for part in step.asking()) for step in made]
+        maps = [step.asking() for step in made]
+        asking = [(matrix.to(kind), bias.to(kind)) for matrix, bias in maps]
         update = [(step.update.weight.to(kind), step.update.bias.to(kind)) for step in made]
 
         def read(
             nodes: Float[Tensor, "images texts nodes dim"], present: Bool[Tensor, "texts nodes"]
         ) -> tuple[Float[Tensor, "images texts"], Float[Tensor, "texts moments"]]:
             for ask, change in zip(asking[:-1], update[:-1], strict=True):
-                heard = _heard(linear(nodes, *ask), nodes, present)
-                nodes = linear(heard, *change).relu_()
-            heard = _heard(linear(nodes[:, :, :1], *asking[-1]), nodes, present)
+                nodes = _stepped(nodes, present, ask, change)
+            heard = _last_heard(linear(nodes[:, :, :1], *asking[-1]), nodes, present)
             top = linear(heard.squeeze(2), *update[-1]).relu()
             scores = linear(precise(top), self.judge.weight, self.judge.bias).squeeze(-1)
             return scores, scores.new_empty(len(present), 0)
 
         return read
+
+
+def _stepped(
+    nodes: Float[Tensor, "images texts nodes dim"],
+    present: Bool[Tensor, "texts nodes"],
+    ask: fused.Layer,
+    change: fused.Layer,
+) -> Float[Tensor, "images texts nodes dim"]:
+    """Every node after it has heard every other."""
+    if fused.is_possible(nodes):
+        after = fused.graph_step(nodes, present, ask, change)
+        if after is not None:
+            return after
+    return linear(_heard(linear(nodes, *ask), nodes, present), *change).relu_()
+
+
+def _last_heard(
+    question: Float[Tensor, "images texts 1 dim"],
+    nodes: Float[Tensor, "images texts nodes dim"],
+    present: Bool[Tensor, "texts nodes"],
+) -> Float[Tensor, "images texts 1 dim"]:
+    """What node 0 gathers."""
+    if fused.is_possible(nodes):
+        heard = fused.last_look(question, nodes, present)
+        if heard is not None:
+            return heard
+    return _heard(question, nodes, present)
 
 
 def _heard(
@@ -91,10 +118,6 @@ def _heard(
     present: Bool[Tensor, "texts nodes"],
 ) -> Float[Tensor, "images texts asking dim"]:
     """What each asking node gathers from the nodes it looks at."""
-    if question.shape == nodes.shape and fused.is_possible(nodes):
-        heard = fused.graph_step(question, nodes, present)
-        if heard is not None:
-            return heard
     logits = precise(question @ nodes.mT).masked_fill(~present[:, None], -torch.inf)
     return logits.softmax(-1).to(nodes.dtype) @ nodes
 

@@ -1,0 +1,94 @@
+"""The fused kernels as a compiler sees them, for a device that need not be here.
+
+Every launch that scoring makes is compiled for compute capability 9.0 instead of being run:
+that it compiles, keeps to registers and shared memory, and multiplies by warp groups.
+"""
+
+import importlib
+import os
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from samples import regions, tokens
+
+from avow.blocks import fused
+from avow.methods import saf, sgr
+
+pytestmark = pytest.mark.slow
+SHARED_MEMORY = 227 * 1024
+
+
+class Elsewhere:
+    """What Triton asks of a device before it compiles."""
+
+    def get_current_target(self):
+        compiler = importlib.import_module("triton.backends.compiler")
+        return compiler.GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 0
+
+    def get_active_torch_device(self):
+        return torch.device("cpu")
+
+
+@pytest.fixture
+def compiled(monkeypatch, tmp_path):
+    """Kernels that are compiled when they are launched, by name."""
+    triton = pytest.importorskip("triton", reason="Triton is not installed")
+    if os.environ.get("TRITON_INTERPRET") == "1" or torch.cuda.is_available():
+        pytest.skip("kernels run here")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    importlib.import_module("triton.runtime").driver.set_active(Elsewhere())
+    kernels, done = importlib.import_module("avow.blocks._kernels"), {}
+    standing_in = ModuleType("standing_in")
+    for name in fused.CHOICES:
+        setattr(standing_in, name, Compiling(name, getattr(kernels, name), done))
+    monkeypatch.setattr(fused, "_kernels", lambda: standing_in)
+    monkeypatch.setattr(fused, "_failure", "")
+    monkeypatch.setattr(fused, "is_possible", lambda like: True)
+    return done, Path(triton.__file__).parent / "backends/nvidia/bin/ptxas", tmp_path
+
+
+class Compiling:
+    def __init__(self, name, kernel, done):
+        self.name, self.kernel, self.done = name, kernel, done
+
+    def __getitem__(self, grid):
+        def launch(*given, **named):
+            found = self.kernel.warmup(*given, grid=grid, **named)
+            self.done[self.name, found.hash] = found
+
+        return launch
+
+
+@pytest.mark.parametrize("build", [saf.build, sgr.build])
+@torch.inference_mode()
+def test_what_is_launched_compiles_and_spills_nothing(compiled, build):
+    done, ptxas, folder = compiled
+    method = build(visual_dim=16, vocabulary=30, dim=1024, word_dim=6).eval()
+    visual = method.encode_visual(regions([36, 20], parts=36, dim=16))
+    for words in ([12, 12], [20], [40]):
+        text = method.encode_text(tokens(words, parts=max(words)))
+        method.score(*(replace(side, parts=side.parts.bfloat16()) for side in (visual, text)))
+    assert not fused._failure
+    heads = {"reason", "hear"} if build is sgr.build else {"gate"}
+    assert {name for name, _ in done} == {"attend", "compare"} | heads
+    for (name, _), kernel in done.items():
+        source = folder / f"{name}.ptx"
+        source.write_text(kernel.asm["ptx"])
+        about = [ptxas, "-v", "-arch=sm_90a", source, "-o", folder / "out"]
+        said = subprocess.run(about, capture_output=True, text=True, check=True).stderr
+        assert re.findall(r"(\d+) bytes spill", said) == ["0", "0"], (name, said)
+        assert "serialized" not in said, (name, said)
+        assert kernel.metadata.shared <= SHARED_MEMORY
+        multiplies = name in ("attend", "compare", "reason")
+        assert multiplies == ("wgmma.mma_async" in kernel.asm["ptx"]), name
