@@ -69,6 +69,12 @@ OTHER_CHOICES = [
     ("gate", {"num_warps": 2}),
 ]
 WORDS = 8000
+PRECISIONS = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 Clock = Callable[[], float]
 
 
@@ -80,7 +86,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=1024)
     parser.add_argument("--sim-dim", type=int, default=256)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--precision", default="fp32", choices=["fp32", "tf32", "bf16"])
+    parser.add_argument("--precision", default="fp32", choices=PRECISIONS)
     parser.add_argument("--only", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--most", type=float, default=60, help="seconds of repeats each")
@@ -232,8 +238,7 @@ def why_not_fused(name: str, items: Encoded, chosen: argparse.Namespace) -> str:
         return "the method has no kernels"
     if chosen.no_fused:
         return "asked not to"
-    kinds = {"bf16": torch.bfloat16, "tf32": torch.float16, "fp32": torch.float32}
-    return fused.why_not(items.parts[:1].to(kinds[chosen.precision]))
+    return fused.why_not(items.parts[:1].to(PRECISIONS[chosen.precision]))
 
 
 def tune(work: Callable[[], None], device: str) -> None:
@@ -360,7 +365,7 @@ def some_batch(step: int, chosen: argparse.Namespace) -> Batch:
 def matrix_rate(device: str, precision: Precision) -> tuple[float, float]:
     """Multiplications and additions per second, and per second of the processor's own."""
     size, count = (1536, 3) if device == "cpu" else (8192, 10)
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    kind = PRECISIONS[precision]
     one, other = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     out = torch.empty_like(one)
 

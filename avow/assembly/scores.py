@@ -21,7 +21,7 @@ from avow.blocks import fused
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadRecipe
 
-Precision = Literal["fp32", "tf32", "bf16"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 _BUFFER = 8 * 2**20
 
 
@@ -35,7 +35,7 @@ class Blocks:
     memory: int = 2 * 2**30
     """Bytes of host memory that all score matrices together may take."""
     precision: Precision = "fp32"
-    """Of products: "tf32" and "bf16" round what is multiplied, never sums or norms."""
+    """Of products: all but "fp32" round what is multiplied, never sums or norms."""
 
 
 @torch.inference_mode()
@@ -106,14 +106,14 @@ def similarity(
 def _kind(
     method: Method, precision: Precision, device: torch.device | str
 ) -> torch.dtype | None:
-    """What parts are rounded to before they are compared.
+    """What parts are rounded to before they are compared; None: to nothing.
 
-    tf32 keeps ten binary digits of what is multiplied, and so does float16: where kernels
-    take it, it stands for tf32, at the speed of bfloat16.
+    float16 keeps ten binary digits of what is multiplied, as tf32 does and three more than
+    bfloat16, at the speed of that. It is taken where kernels read it; elsewhere tf32 is.
     """
     if precision == "bf16" and method.takes_bf16:
         return torch.bfloat16
-    if precision == "tf32" and method.takes_fp16 and torch.device(device).type == "cuda":
+    if precision == "fp16" and method.takes_fp16 and torch.device(device).type == "cuda":
         like = torch.empty(0, dtype=torch.float16, device=device)
         return torch.float16 if fused.is_possible(like) else None
     return None

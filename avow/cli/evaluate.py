@@ -41,7 +41,8 @@ def evaluate(
         typer.Option(help="Run whose vectors find those K; default: pooled parts."),
     ] = None,
     precision: Annotated[
-        Literal["fp32", "tf32", "bf16"], typer.Option(help="Of products; sums stay exact.")
+        Literal["fp32", "tf32", "bf16", "fp16"],
+        typer.Option(help="Of products; sums stay exact."),
     ] = "fp32",
     against_fp32: Annotated[
         bool, typer.Option("--against-fp32", help="Also tell what the precision changes.")
