@@ -97,6 +97,10 @@ class Index(ABC):
     @abstractmethod
     def open(cls, folder: Path, dim: int) -> "Index": ...
 
+    @classmethod  # noqa: B027  # most keep all they have in the folder
+    def forget(cls, folder: Path) -> None:
+        """Remove what an index saved to `folder` keeps elsewhere, before the folder goes."""
+
     def close(self) -> None:  # noqa: B027  # most engines hold nothing
         """Let go of what is held outside this process."""
 
