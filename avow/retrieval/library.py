@@ -310,7 +310,8 @@ class Library:
         wanted = np.asarray(ids, np.int64).reshape(-1)
         known = self._state.known
         places = np.searchsorted(known, wanted)
-        right = np.append(known, DEAD)[places] == wanted
+        inside = np.minimum(places, len(known) - 1)
+        right = known[inside] == wanted if len(known) else np.zeros(len(wanted), bool)
         if not right.all():
             raise BadQuery(
                 f"There is no item {wanted[~right][0]} in the index {str(self.folder)!r}. "

@@ -168,7 +168,8 @@ class Retriever:
             if not len(ids):
                 return self._nothing(query, where, kind)
             ranked = time.perf_counter()
-            seen = Seen.of(gallery, vector, self.library.vectors(ids[:SHOWN]), ids[:SHOWN], but)
+            best, views = self.library.vectors(ids[:SHOWN]), self.library.manifest["views"]
+            seen = Seen.of(gallery, vector, best, ids[:SHOWN], views, but)
             words = len((query.get("text") or "").split())
             verdict, ruling, why = self._judge(seen, gallery, ids, style, words, k, risk)
             evidence = self._uncertainty(seen)
