@@ -81,7 +81,9 @@ class Exact(Index):
         queries: Float32[np.ndarray, "queries dim"],
         k: int,
         among: Int64[np.ndarray, " chosen"] | None = None,
+        every: Float32[np.ndarray, " rows"] | None = None,
     ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
+        """every: receives what the first query scores with each row, where all are compared."""
         queries = checked(queries, self.dim)
         ids, rows = self._ids[: self._used], self._rows[: self._used]
         if among is not None:
@@ -96,11 +98,16 @@ class Exact(Index):
         if not found:
             return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), "f4")
         asked = found if rows.dtype == np.float32 else found + _SPARE
-        best = self._shortlists(queries, ids, rows, asked)
+        best = self._shortlists(queries, ids, rows, asked, every)
         return best if rows.dtype == np.float32 else self._again(queries, best[0], found)
 
     def _shortlists(
-        self, queries: np.ndarray, ids: np.ndarray, rows: np.ndarray, k: int
+        self,
+        queries: np.ndarray,
+        ids: np.ndarray,
+        rows: np.ndarray,
+        k: int,
+        every: np.ndarray | None = None,
     ) -> Best:
         """The best k of each query, block by block."""
         best = np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
@@ -115,6 +122,8 @@ class Exact(Index):
                 block = _tensor(rows[part])
                 products = asked @ block.T if len(queries) > 1 else (block @ asked[0])[None]
                 scores = products.float().numpy()
+            if every is not None:
+                every[part] = scores[0]
             scores[:, ids[part] == DEAD] = -np.inf
             best = _merged(best, ids[part], scores, k)
         return best

@@ -84,12 +84,18 @@ class Seen:
         found: Int64[np.ndarray, " k"],
         views: int,
         but: int | None = None,
+        sampled: Float32[np.ndarray, " sample"] | None = None,
     ) -> "Seen":
-        """but: an item that is not to be found, such as the one that asks."""
+        """but: an item that is not to be found, such as the one that asks.
+
+        sampled: the scores of the sample, where the search has them already.
+        """
+        if sampled is None:
+            sampled = gallery.vectors @ query
         away = found if but is None else np.append(found, but)
         return cls(
             _by_view(best, query, views),
-            torch.from_numpy(gallery.vectors @ query)[None],
+            torch.from_numpy(sampled)[None],
             gallery.left(away),
             len(gallery) - (but is not None),
         )

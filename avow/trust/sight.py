@@ -16,6 +16,7 @@ by what it usually gets from reference queries takes the hubs out:
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float, Int
@@ -202,12 +203,12 @@ def with_background(
 def describe(sight: Sight) -> Float[Tensor, "queries shown features"]:
     """The numbers of `sight.names`, for every candidate shown."""
     score = sight.scores.mean(0)
-    place = torch.arange(1, score.shape[1] + 1, device=score.device).to(score)
+    log_rank, first = _places(score.shape[1], score.dtype, score.device)
     kinds = _kinds(sight, score)
     leads, clears = _lead(kinds), _clear(kinds)
     columns = [
-        place.log().expand_as(score),
-        (place == 1).to(score).expand_as(score),
+        log_rank.expand_as(score),
+        first.expand_as(score),
         score,
         (score - sight.mean[:, None]) / (sight.spread[:, None] + _TINY),
         score / sight.tau - sight.log_sum[:, None],
@@ -219,6 +220,14 @@ def describe(sight: Sight) -> Float[Tensor, "queries shown features"]:
     if sight.relative is not None:
         columns += _relative_columns(sight, leads[1:], clears[1:])
     return torch.stack(columns, -1)
+
+
+@lru_cache(maxsize=64)
+def _places(shown: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Logarithm of the rank, and 1 for the first: the same for every query."""
+    with torch.inference_mode(False):
+        place = torch.arange(1, shown + 1, dtype=dtype, device=device)
+        return place.log(), (place == 1).to(dtype)
 
 
 def _kinds(
