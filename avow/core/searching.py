@@ -47,6 +47,9 @@ class Encoder(ABC):
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]: ...
 
+    def quicken(self) -> None:  # noqa: B027  # most have one way only
+        """Prepare for many single questions, where that takes a while and pays later."""
+
     def encode_images(
         self, photographs: Sequence[Image.Image]
     ) -> Float[np.ndarray, "items dim"]:

@@ -128,6 +128,14 @@ class Seen:
         return float((math.log(self.gallery) - total).sigmoid())
 
 
+def slices(
+    vectors: Float32[np.ndarray, "items dim"], views: int
+) -> Float32[Tensor, "views items part"]:
+    """Each view's part of the vectors."""
+    count, dim = vectors.shape
+    return torch.from_numpy(vectors).reshape(count, views, dim // views).transpose(0, 1)
+
+
 def _by_view(
     vectors: Float32[np.ndarray, "items dim"], query: Float32[np.ndarray, " dim"], views: int
 ) -> Float32[Tensor, "views 1 items"]:
