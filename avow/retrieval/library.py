@@ -231,11 +231,16 @@ class Library:
     def refresh(self) -> bool:
         """Pick up what was committed since; whether anything was."""
         with self._lock, sentences(self.folder):
-            stamp, generation = self._link.execute(
+            now = self._link.execute(
                 "SELECT stamp, generation FROM models WHERE fingerprint = ?",
                 [self._space.fingerprint],
             ).fetchone()
-        if (stamp, generation) == (self._state.stamp, self._state.generation):
+        if now is None:
+            raise WrongIndex(
+                f"The index in {str(self.folder)!r} was made anew with another model while "
+                "it was open. Vectors of two models cannot be compared; open it again."
+            )
+        if now == (self._state.stamp, self._state.generation):
             return False
         self._load()
         return True
