@@ -9,6 +9,7 @@ other: "rest" is then all that is neither encoding, ranking nor trust.
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def main() -> None:
     for where, found in (("", figures), ("over HTTP", figures.get("server", {}))):
         for part in PARTS:
             if part in found:
-                middle, late = found[part].values()
+                middle, late, _ = found[part].values()
                 print(f"{part:8} p50 {middle:7.2f} ms   p95 {late:7.2f} ms   {where}")
     print(f"{figures['items']} items; opened in {figures['open_ms']} ms -> {path}")
 
@@ -73,6 +74,7 @@ def inside(chosen: argparse.Namespace) -> dict[str, Any]:
         "dim": retriever.library.manifest["dim"],
         "judged": retriever.search("a dog").verdict != "unjudged",
         "filter": chosen.where,
+        "load_before": round(os.getloadavg()[0], 1),
         "threads": torch.get_num_threads(),
         "quick": chosen.quick,
         "open_ms": round(1000 * opened, 1),
@@ -131,8 +133,8 @@ def sentences() -> list[str]:
 
 
 def spread_of(seconds: list[float]) -> dict[str, float]:
-    middle, late = np.percentile(seconds, [50, 95])
-    return {"p50_ms": round(1000 * middle, 2), "p95_ms": round(1000 * late, 2)}
+    least, middle, late = (round(1000 * x, 2) for x in np.percentile(seconds, [0, 50, 95]))
+    return {"p50_ms": middle, "p95_ms": late, "fastest_ms": least}
 
 
 if __name__ == "__main__":

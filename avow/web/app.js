@@ -27,7 +27,8 @@ function go(next, { replace = false } = {}) {
 
 async function arrive() {
   const next = read();
-  const same = write(next) === write(query) && document.body.dataset.state === "told";
+  const is = document.body.dataset.state;
+  const same = write(next) === write(query) && (is === "told" || (is === "home" && shown.length));
   query = next;
   fillForm();
   if (!same) await answer();
