@@ -223,13 +223,15 @@ def _merged(
     """The best so far of every query, with a block of scores added."""
     queries, kept = best[1].shape
     if kept < k:
-        least = torch.from_numpy(scores).topk(min(k, len(ids))).values[:, -1:].numpy()
+        last = max(0, len(ids) - k)
+        least = np.partition(scores, last, axis=1)[:, last : last + 1]
     else:
         least = best[1][:, -1:]
     # what ties with the last one stays in, so that the id decides; what is dead stays out
-    query, place = np.nonzero(scores >= np.maximum(least, _LOWEST))
-    if not len(query):
+    above = np.flatnonzero(scores >= np.maximum(least, _LOWEST))
+    if not len(above):
         return best
+    query, place = np.divmod(above, len(ids))  # far quicker than where two axes are looked for
     whose = np.concatenate([np.repeat(np.arange(queries), kept), query])
     names = np.concatenate([best[0].ravel(), ids[place]])
     values = np.concatenate([best[1].ravel(), scores[query, place]])
