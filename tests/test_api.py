@@ -83,6 +83,15 @@ def test_the_answer_is_the_one_dictionary(client, retriever):
     assert found == json.loads(json.dumps(retriever.search(ROCKET, k=4).to_dict()))
 
 
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_the_parts_of_a_search_are_timed(client, method):
+    given = {"params" if method == "get" else "data": {"text": CAT}}
+    answer = getattr(client, method)("/api/search", **given)
+    told = dict(part.split(";dur=") for part in answer.headers["server-timing"].split(", "))
+    assert set(told) == {"encode", "rank", "trust"}
+    assert all(0 < float(taken) < 1000 * SMALL.seconds for taken in told.values())
+
+
 def test_nothing_is_found_and_said(client):
     found = client.get("/api/search", params={"text": ELEPHANT, "k": 3}).json()
     assert (found["verdict"], found["hits"]) == ("nothing_found", [])

@@ -39,6 +39,33 @@ def test_the_weights_are_small():
     assert sum(path.stat().st_size for path in folder.iterdir()) < 20e6
 
 
+def test_a_server_encodes_texts_to_the_same_vectors(tmp_path, monkeypatch):
+    """By onnxruntime, from files made once; texts of several lengths, alone and together."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setenv("AVOW_HOME", str(tmp_path))
+    quick = open_encoder()
+    assert isinstance(quick, ModelEncoder)
+    texts = ["a dog", "two children in red coats run over the snow", "dog " * 600]
+    plain = quick.encode_texts(texts)
+    quick.quicken()
+    assert quick._quick is not None
+    np.testing.assert_allclose(quick.encode_texts(texts), plain, atol=1e-5)
+    alone = np.concatenate([quick.encode_texts([text]) for text in texts])
+    np.testing.assert_allclose(alone, plain, atol=1e-5)
+    kept = sorted((tmp_path / "backbones").iterdir())
+    assert [path.suffix for path in kept] == [".onnx"] * quick.views
+    before = [path.stat().st_mtime_ns for path in kept]
+    quick.quicken()
+    assert [path.stat().st_mtime_ns for path in kept] == before
+
+
+def test_without_onnxruntime_texts_are_encoded_as_ever(encoder, monkeypatch):
+    monkeypatch.setattr("avow.backbones._onnx._PACKAGES", ("no_such_package",))
+    encoder.quicken()
+    assert encoder._quick is None and encoder.encode_texts(["a dog"]).shape == (1, encoder.dim)
+
+
 def test_it_has_a_card():
     card = (packaged_folder() / "README.md").read_text("utf-8")
     for word in ("MS-COCO", "Flickr8k", "ImageNet", "CC BY 4.0", "Apache-2.0", "English"):

@@ -237,3 +237,10 @@ def test_a_name_that_cannot_be_reached(monkeypatch):
         "not give it (no connection). Check the name and the connection, or give a folder "
         "saved by transformers' `save_pretrained`."
     )
+
+
+def test_a_model_without_a_quicker_way_stays_as_it_is(run):
+    encoder = open_encoder(str(run))
+    before = encoder.encode_texts(TEXTS)
+    encoder.quicken()
+    np.testing.assert_array_equal(encoder.encode_texts(TEXTS), before)

@@ -3,15 +3,22 @@
 import os
 import tempfile
 import warnings
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from encoders import ColourEncoder, picture
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from avow import indexes
 from avow.core import folder
 from avow.core.errors import BadFeatures, MissingExtra, WrongIndex
-from avow.indexes.exact import Exact
+from avow.indexes.exact import Exact, _merged
+from avow.indexes.pgvector import PgVector
+from avow.retrieval.indexing import index_folders
+from avow.retrieval.library import Library
 
 DIM = 24
 WAYS = [
@@ -159,6 +166,27 @@ def test_equal_scores_come_in_order_of_their_ids(make):
     assert found[0].tolist() == list(range(25))
 
 
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 12), st.integers(0, 999))
+def test_blocks_merged_for_all_queries_equal_a_loop(rows, queries, k, seed):
+    """Few different scores, so that most of them tie, and some rows that are dead."""
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(-2, 2, (queries, rows)).astype(np.float32)
+    ids = rng.permutation(1000)[:rows].astype(np.int64)
+    ids[rng.random(rows) < 0.3] = -1
+    scores[:, ids == -1] = -np.inf
+    cuts = sorted(rng.integers(0, rows + 1, 3).tolist())
+    best = np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32)
+    for start, end in pairwise([0, *cuts, rows]):
+        if end > start:
+            best = _merged(best, ids[start:end], scores[:, start:end], k)
+    live = np.flatnonzero(ids != -1)
+    for query in range(queries):
+        order = sorted(live, key=lambda n: (-scores[query, n], ids[n]))[:k]
+        assert best[0][query].tolist() == ids[order].tolist()
+        assert best[1][query].tolist() == scores[query, order].tolist()
+
+
 def test_a_saved_index_is_the_same_when_opened(make, tmp_path):
     index, vectors = make(), some(80)
     index.add(np.arange(80), vectors)
@@ -249,3 +277,76 @@ def test_mapped_rows_are_searched_where_they_lie(tmp_path):
     assert index.search(9 * vectors[:1], 1)[0].tolist() == [[500]]
     np.testing.assert_array_equal(np.load(tmp_path / "rows.npy"), vectors)
     assert os.listdir(tmp_path) == ["rows.npy"]
+
+
+# --- what a rebuild leaves behind -----------------------------------------------------------
+
+
+def tables(server: str) -> set[str]:
+    import psycopg
+
+    with psycopg.connect(server) as link:
+        rows = link.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'avow%'")
+        return {row[0] for row in rows}
+
+
+@pytest.fixture
+def rebuilt(server, tmp_path, monkeypatch):
+    """A function that makes an index of two pictures anew, with a model of a given width."""
+    monkeypatch.setenv("AVOW_PG_DSN", server)
+    (tmp_path / "photos").mkdir()
+    for colour in ("red", "blue"):
+        picture(colour).save(tmp_path / "photos" / f"{colour}.png")
+
+    def make(dim: int, engine: str) -> Library:
+        index_folders(
+            [tmp_path / "photos"],
+            index=tmp_path / "index",
+            encoder=ColourEncoder(dim=dim),
+            engine=engine,
+            rebuild=True,
+        )
+        return Library.open(tmp_path / "index")
+
+    return make
+
+
+def test_a_changed_model_leaves_no_table_behind(rebuilt, server):
+    others = tables(server)
+    with rebuilt(32, "pgvector"):
+        (old,) = tables(server) - others
+    with rebuilt(16, "pgvector") as library:
+        (new,) = tables(server) - others
+        assert new != old and library.dim == 16
+        queries = ColourEncoder(dim=16).encode_texts(["blue"])
+        found = library.items(library.search(queries, 1)[0][0])
+        assert Path(found[0].path).name == "blue.png"
+
+
+def test_another_engine_leaves_no_table_behind(rebuilt, server):
+    others = tables(server)
+    with rebuilt(32, "pgvector"):
+        assert tables(server) - others
+    with rebuilt(32, "exact") as library:
+        assert not tables(server) - others and len(library) == 2
+        assert not (library._space.engines / "pgvector").exists()
+
+
+def test_a_table_of_a_server_that_is_away_is_named(rebuilt, server, monkeypatch, caplog):
+    others = tables(server)
+    with rebuilt(32, "pgvector"):
+        (old,) = tables(server) - others
+    monkeypatch.delenv("AVOW_PG_DSN")
+    with rebuilt(16, "exact") as library:
+        assert len(library) == 2
+    assert f"The table {old!r} stays behind in PostgreSQL" in caplog.text
+    assert old in tables(server)
+
+
+def test_only_tables_that_avow_named_are_dropped(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("AVOW_PG_DSN", server)
+    index = PgVector(DIM, table="avow_of_somebody_else")
+    index.save(tmp_path / "kept")
+    PgVector.forget(tmp_path / "kept")
+    assert "avow_of_somebody_else" in tables(server)
+    index.close()

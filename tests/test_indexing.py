@@ -539,6 +539,15 @@ def test_an_engine_finds_what_the_rows_hold(photos, index, engine):
     check_whole(index)
 
 
+def test_a_reader_whose_model_was_replaced_is_told(photos, index):
+    """The same name with other weights: the vectors it was opened for are gone."""
+    run(photos, index)
+    with Library.open(index) as library:
+        run(photos, index, encoder=ColourEncoder(dim=16), rebuild=True)
+        with pytest.raises(WrongIndex, match="made anew with another model while it was open"):
+            library.refresh()
+
+
 # --- near-duplicates -----------------------------------------------------------------------
 
 

@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from encoders import ColourEncoder as TwoViews
 from PIL import Image
 from search_samples import COLOURS, ColourEncoder, picture, save_pictures
 
+from avow.core.contracts import Asked
 from avow.core.errors import AvowError, BadData, BadQuery, WrongIndex
 from avow.core.opinion import Opinion
 from avow.retrieval import gallery as galleries
@@ -15,6 +17,7 @@ from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.question import ask, check_numbers
 from avow.retrieval.search import Retriever
+from avow.trust.sight import SHOWN, describe, look
 from avow.trust.tail import evidence_sum
 
 FACTS = ["query", "verdict", "trust", "uncertainty", "why", "hits", "near_misses"]
@@ -143,10 +146,53 @@ def test_u_of_other_evidence(retriever, kind):
     library, query = retriever.library, ColourEncoder().encode_texts(["red"])
     gallery = galleries.Gallery.of(library, None, "image")
     ids = library.search(query, 32, gallery.ids)[0][0]
-    seen = galleries.Seen.of(gallery, query[0], library.vectors(ids), ids)
+    seen = galleries.Seen.of(gallery, query[0], library.vectors(ids), ids, views=1)
     every = torch.from_numpy(query @ library.vectors(gallery.ids).T)
     expected = Opinion.from_similarity(every, 0.05, kind).uncertainty
     assert seen.uncertainty(0.05, kind) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_trust_sees_what_whole_rows_would_show(tmp_path):
+    """Two views and a bank; the plain way has every score of every view."""
+    save_pictures(tmp_path / "pictures", 60)
+    encoder = TwoViews(bank=[f"{one} {other}" for one in COLOURS for other in COLOURS])
+    index_folders([tmp_path / "pictures"], index=tmp_path / "index", encoder=encoder)
+    library = Library.open(tmp_path / "index", encoder)
+    gallery, query = galleries.Gallery.of(library, None, "image"), encoder.encode_texts(["red"])
+    ids, _, watched = library.search_and_watch(query[0], SHOWN, gallery.sampled)
+    best = library.vectors(ids)
+    seen = galleries.Seen.of(gallery, query[0], best, ids, views=2, sampled=watched)
+    sight = seen.sight(encoder.tau, library.usual(ids), gallery.usual)
+    items = torch.from_numpy(library.vectors(gallery.ids)).reshape(60, 2, -1)
+    asked = torch.from_numpy(query).reshape(2, -1)
+    every = 2 * torch.einsum("nvd,vd->vn", items, asked)[:, None]
+    usual = library.usual(gallery.ids)
+    plain, order = look(Asked(every, 0, encoder.tau, background=usual))
+    assert gallery.ids[order[0].numpy()].tolist() == ids.tolist()
+    assert usual is not None and sight.names == plain.names
+    torch.testing.assert_close(describe(sight), describe(plain), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kept", [{}, {"half": True}, {"engine": "faiss"}])
+def test_scores_of_the_sample_are_the_same_from_the_search(tmp_path, monkeypatch, kept):
+    """An exact search has compared everything already; the others say that they have not."""
+    if "engine" in kept:
+        pytest.importorskip("faiss")
+    monkeypatch.setattr(galleries, "SAMPLE", 12)
+    save_pictures(tmp_path / "pictures", 40)
+    encoder = ColourEncoder()
+    folders, index = [tmp_path / "pictures"], tmp_path / "index"
+    index_folders(folders, index=index, encoder=encoder, **kept)
+    (tmp_path / "pictures" / "red-000.png").unlink()
+    index_folders(folders, index=index, encoder=encoder)  # leaves a dead row among the others
+    retriever = open_at(tmp_path, encoder)
+    gallery, query = retriever._gallery(None, "image"), encoder.encode_texts(["red"])[0]
+    ids, _, watched = retriever.library.search_and_watch(query, 5, gallery.sampled)
+    assert ids.tolist() == retriever.library.search(query[None], 5)[0][0].tolist()
+    assert (watched is None) == bool(kept)
+    if watched is not None:
+        np.testing.assert_allclose(watched, gallery.vectors @ query, atol=1e-6)
+    assert retriever.search("red").uncertainty.K == 39
 
 
 def test_u_of_a_sample_is_near_that_of_all(place, retriever, monkeypatch):

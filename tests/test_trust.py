@@ -291,13 +291,26 @@ def best_of(asked, k, sample):
     left = ~(sample[None, :, None] == order[:, None, :]).any(-1)
     return look_at_best(
         best,
-        asked.similarity[:, :, sample],
+        asked.together[:, sample],
         left,
         asked.similarity.shape[-1],
         asked.tau,
         usual_best=usual_of(asked.background, order),
-        usual_sample=asked.background.of(sample),
+        usual_sample=asked.background.of(sample).log_mean.mean(0),
     )
+
+
+def test_a_probability_is_its_plain_sum(fitted):
+    """Every number and its product with the size, centred, scaled and weighed."""
+    model = fitted.probability
+    features = np.random.default_rng(4).normal(size=(20, len(model.names))).astype(np.float32)
+    for sizes in (50, np.arange(20) + 7):
+        size = (np.log(np.broadcast_to(sizes, 20)) - 6) / 2
+        for row, (told, large) in enumerate(zip(features.astype(float), size, strict=True)):
+            wide = [*told, *(told * large), large, large**2]
+            parts = zip(wide, model.centre, model.scale, model.weights, strict=True)
+            total = model.bias + sum(w * (x - c) / s for x, c, s, w in parts)
+            assert model.log_odds(features, sizes)[row] == pytest.approx(total, abs=1e-9)
 
 
 def test_the_best_and_a_whole_sample_give_the_exact_sight():

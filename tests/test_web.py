@@ -203,6 +203,7 @@ def test_why_shows_words_heat_and_what_is_similar(visit, address):
     page.click("#shown > .grid .look")
     ready(seen, "#why .word")
     assert page.locator("#why .word").all_inner_texts() == CAT.split()
+    assert "Does it fit?" in page.inner_text("#why .fits")
     ready(seen, "#why .wall .look")
     page.wait_for_load_state("networkidle")
     before = page.get_attribute("#why .heat", "src")
@@ -269,14 +270,16 @@ def test_keys_are_enough(visit, address):
     page.keyboard.press("ArrowDown")
     assert page.evaluate(at) > 2
     assert page.locator(".wall .look[tabindex='0']").count() == 1
+    page.evaluate("document.querySelector('.wall').dataset.seen = ''")
     page.keyboard.press("Enter")
     ready(seen, "#why[open] .facts")
     page.keyboard.press("Escape")
     page.wait_for_selector("#why", state="hidden")
     page.wait_for_url(f"{address}/", timeout=SOON)
     page.wait_for_load_state("networkidle")  # nothing is drawn anew that would lose the place
-    assert page.evaluate(at) > 2
     calm(seen, address)
+    assert page.evaluate(at) > 2
+    assert page.locator(".wall[data-seen]").count() == 1  # not made anew, so nothing jumps
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -284,6 +287,7 @@ def test_a_phone_shows_all_of_it(visit, address, dark):
     seen = asked(visit, address, CAT, width=390, height=844, dark=dark)
     page = ready(seen, FOUND)
     assert not seen.scrolls_sideways()
+    assert page.evaluate("document.activeElement.id") != "text"  # no keyboard over the answers
     page.click("#more summary")
     assert not seen.scrolls_sideways()
     page.click("#shown > .grid .look")

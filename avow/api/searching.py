@@ -10,6 +10,7 @@ from avow.api.limits import ANSWERS, LARGEST_ID, LETTERS
 from avow.api.pictures import confined, heat, uploaded
 from avow.api.refusals import Refusal
 from avow.api.service import Here, Service
+from avow.retrieval.answer import SearchResult
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Mistake} for status in (400, 401, 403, 404, 413, 415, 421, 422, 503, 504)
@@ -32,6 +33,7 @@ Risk = Annotated[
 @router.get("/search")
 async def search_by_text(
     here: Here,
+    response: Response,
     text: Text = "",
     without: Without = "",
     where: Chosen = "",
@@ -40,12 +42,13 @@ async def search_by_text(
     kind: Kind = "image",
 ) -> Found:
     """Search with words."""
-    return await _search(here, text, None, without, where, k, risk, kind)
+    return await _search(here, response, text, None, without, where, k, risk, kind)
 
 
 @router.post("/search")
 async def search(
     here: Here,
+    response: Response,
     text: Annotated[str, Form(max_length=LETTERS)] = "",
     image: Annotated[UploadFile | None, File(description="A picture to search with.")] = None,
     without: Annotated[str, Form(max_length=LETTERS)] = "",
@@ -56,7 +59,7 @@ async def search(
 ) -> Found:
     """Search with words, a picture, or both."""
     content = None if image is None else await image.read()
-    return await _search(here, text, content, without, where, k, risk, kind)
+    return await _search(here, response, text, content, without, where, k, risk, kind)
 
 
 @router.get("/items/{item_id}/similar")
@@ -94,6 +97,7 @@ async def explain_heat(here: Here, item_id: ItemId, text: Text) -> Response:
 
 async def _search(
     here: Service,
+    response: Response,
     text: str,
     content: bytes | None,
     without: str,
@@ -102,7 +106,7 @@ async def _search(
     risk: float | None,
     kind: Kind,
 ) -> Found:
-    def work() -> dict[str, Any]:
+    def work() -> SearchResult:
         return here.retriever.search(
             text.strip() or None,
             image=uploaded(content, here.limits.pixels) if content else None,
@@ -111,11 +115,14 @@ async def _search(
             risk=risk,
             where=where.strip() or None,
             kind=kind,
-        ).to_dict()
+        )
 
-    found = Found.model_validate(await here.searching.run(work))
+    found = await here.searching.run(work)
     here.metrics.judged(found.verdict)
-    return found
+    response.headers["Server-Timing"] = ", ".join(
+        f"{part};dur={1000 * seconds:.2f}" for part, seconds in found.seconds.items()
+    )
+    return Found.model_validate(found.to_dict())
 
 
 async def _explained(here: Service, item_id: int, text: str) -> dict[str, Any]:

@@ -13,34 +13,48 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from avow.core.files import room_needed
 from avow.core.places import avow_home
 
-Run = Callable[[Float[Tensor, "items 3 size size"]], Float[Tensor, "items dim rows columns"]]
+Run = Callable[..., Tensor]
+"""What the network takes, to what it gives."""
 _PACKAGES = ("onnx", "onnxruntime")
 
 
 def quick(network: nn.Module, name: str, size: int) -> Run | None:
-    """A faster way to run `network`, or None where there is none.
+    """A faster way to run a network of pixels, or None where there is none.
 
     name: changes whenever the weights do.
     """
+    path = avow_home() / "backbones" / f"{name}-{size}px.onnx"
+    pixels = torch.zeros(2, 3, size, size)
+    return exported(network, path, {"pixels": pixels}, {0: "items"})
+
+
+def exported(
+    network: nn.Module, path: Path, given: dict[str, Tensor], free: dict[int, str]
+) -> Run | None:
+    """`network` run by onnxruntime from the file `path`, which is made where it is missing.
+
+    given: what it takes, by name, as an example. free: which axes of that may have any
+    length; of what comes out, the first.
+    """
     if any(importlib.util.find_spec(package) is None for package in _PACKAGES):
         return None
-    path = avow_home() / "backbones" / f"{name}-{size}px.onnx"
     try:
         if not path.is_file():
-            _export(network, path, size)
-        return _session(path)
+            _export(network, path, given, free)
+        return _session(path, list(given))
     except Exception as error:  # whatever it is, the slower way still works
         logging.getLogger(__name__).warning("onnxruntime is of no use here: %s", error)
         return None
 
 
-def _export(network: nn.Module, path: Path, size: int) -> None:
+def _export(
+    network: nn.Module, path: Path, given: dict[str, Tensor], free: dict[int, str]
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     with room_needed(path), warnings.catch_warnings():
@@ -48,11 +62,11 @@ def _export(network: nn.Module, path: Path, size: int) -> None:
         try:
             torch.onnx.export(
                 network.eval(),
-                (torch.zeros(2, 3, size, size),),
+                tuple(given.values()),
                 str(fresh),
-                input_names=["pixels"],
-                output_names=["cells"],
-                dynamic_axes={"pixels": {0: "items"}, "cells": {0: "items"}},
+                input_names=list(given),
+                output_names=["made"],
+                dynamic_axes={**dict.fromkeys(given, free), "made": {0: "items"}},
                 dynamo=False,
             )
             os.replace(fresh, path)
@@ -60,7 +74,7 @@ def _export(network: nn.Module, path: Path, size: int) -> None:
             fresh.unlink(missing_ok=True)
 
 
-def _session(path: Path) -> Run:
+def _session(path: Path, names: list[str]) -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -72,8 +86,8 @@ def _session(path: Path) -> Run:
         str(path), options, providers=["CPUExecutionProvider"]
     )
 
-    def run(pixels: Float[Tensor, "items 3 size size"]) -> Tensor:
-        ready = np.ascontiguousarray(pixels.numpy())
-        return torch.from_numpy(session.run(None, {"pixels": ready})[0])
+    def run(*given: Tensor) -> Tensor:
+        ready = [np.ascontiguousarray(tensor.numpy()) for tensor in given]
+        return torch.from_numpy(session.run(None, dict(zip(names, ready, strict=True)))[0])
 
     return run

@@ -68,10 +68,19 @@ class AdaptedTransformer(nn.Module):
     def forward(
         self, ids: Int[Tensor, "items parts"], present: Bool[Tensor, "items parts"]
     ) -> Float[Tensor, "items parts dim"]:
-        ids, present = ids[:, : self.longest], present[:, : self.longest]
+        return self.read(self.look_up(ids), present[:, : self.longest])
+
+    def look_up(self, ids: Int[Tensor, "items parts"]) -> Float[Tensor, "items seen dim"]:
+        """The vector of every word at its place."""
+        ids = ids[:, : self.longest]
+        return self._words[ids] + self.get_buffer("places")[: ids.shape[1]]
+
+    def read(
+        self, words: Float[Tensor, "items parts dim"], present: Bool[Tensor, "items parts"]
+    ) -> Float[Tensor, "items parts dim"]:
+        """From the vectors of words to their states in the sentence."""
         weights = self._weights()
-        states = self._words[ids] + self.get_buffer("places")[: ids.shape[1]]
-        states = self._normalised(states, "first")
+        states = self._normalised(words, "first")
         seen = present[:, None, None, :]
         for layer in range(self.layers):
             states = self._layer(states, seen, weights, layer)

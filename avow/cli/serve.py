@@ -92,7 +92,7 @@ def _open(index: Path | None, model: str | None) -> "Retriever":
             f"The index in {str(retriever.library.folder)!r} holds nothing. Expected pictures "
             "or texts; put some in with `avow index FOLDER`."
         )
-    _ = retriever.encoder  # now, and not while somebody waits for the first answer
+    retriever.encoder.quicken()  # now, and not while somebody waits for the first answer
     return retriever
 
 

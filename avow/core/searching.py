@@ -47,6 +47,9 @@ class Encoder(ABC):
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]: ...
 
+    def quicken(self) -> None:  # noqa: B027  # most have one way only
+        """Prepare for many single questions, where that takes a while and pays later."""
+
     def encode_images(
         self, photographs: Sequence[Image.Image]
     ) -> Float[np.ndarray, "items dim"]:
@@ -96,6 +99,10 @@ class Index(ABC):
     @classmethod
     @abstractmethod
     def open(cls, folder: Path, dim: int) -> "Index": ...
+
+    @classmethod  # noqa: B027  # most keep all they have in the folder
+    def forget(cls, folder: Path) -> None:
+        """Remove what an index saved to `folder` keeps elsewhere, before the folder goes."""
 
     def close(self) -> None:  # noqa: B027  # most engines hold nothing
         """Let go of what is held outside this process."""

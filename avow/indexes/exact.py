@@ -18,8 +18,8 @@ from avow.core.files import new_folder
 from avow.core.searching import Index
 from avow.indexes._vectors import best_of, checked, last_of_each
 
-Best = tuple[np.ndarray, np.ndarray]
-"""Ids and scores of one query, best first."""
+Best = tuple[Int64[np.ndarray, "queries _"], Float32[np.ndarray, "queries _"]]
+"""Ids and scores of every query, best first."""
 DEAD = -1
 BLOCK = 2**18
 """Rows compared at once: few large products keep every core busy."""
@@ -27,6 +27,7 @@ _TYPES = {"float32": torch.float32, "float16": torch.float16}
 _SCORES_AT_ONCE = 2**24
 _FEW = 4
 """A choice smaller than one in so many rows is gathered, a larger one is masked."""
+_LOWEST = np.finfo(np.float32).min
 _SPARE = 64
 """More than asked for, so that rounding a query to half costs no answer."""
 
@@ -80,7 +81,9 @@ class Exact(Index):
         queries: Float32[np.ndarray, "queries dim"],
         k: int,
         among: Int64[np.ndarray, " chosen"] | None = None,
+        every: Float32[np.ndarray, " rows"] | None = None,
     ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
+        """every: receives what the first query scores with each row, where all are compared."""
         queries = checked(queries, self.dim)
         ids, rows = self._ids[: self._used], self._rows[: self._used]
         if among is not None:
@@ -95,17 +98,19 @@ class Exact(Index):
         if not found:
             return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), "f4")
         asked = found if rows.dtype == np.float32 else found + _SPARE
-        best = self._shortlists(queries, ids, rows, asked)
-        if rows.dtype != np.float32:
-            pairs = zip(queries, best, strict=True)
-            best = [self._again(query, one[0], found) for query, one in pairs]
-        return np.stack([one[0] for one in best]), np.stack([one[1] for one in best])
+        best = self._shortlists(queries, ids, rows, asked, every)
+        return best if rows.dtype == np.float32 else self._again(queries, best[0], found)
 
     def _shortlists(
-        self, queries: np.ndarray, ids: np.ndarray, rows: np.ndarray, k: int
-    ) -> list[Best]:
+        self,
+        queries: np.ndarray,
+        ids: np.ndarray,
+        rows: np.ndarray,
+        k: int,
+        every: np.ndarray | None = None,
+    ) -> Best:
         """The best k of each query, block by block."""
-        best = [(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries]
+        best = np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
         step = max(1, min(self.block, _SCORES_AT_ONCE // max(1, len(queries))))
         asked = torch.from_numpy(queries).to(_TYPES[rows.dtype.name])
         for start in range(0, len(ids), step):
@@ -117,14 +122,17 @@ class Exact(Index):
                 block = _tensor(rows[part])
                 products = asked @ block.T if len(queries) > 1 else (block @ asked[0])[None]
                 scores = products.float().numpy()
+            if every is not None:
+                every[part] = scores[0]
             scores[:, ids[part] == DEAD] = -np.inf
-            for number, row in enumerate(scores):
-                best[number] = _merged(best[number], ids[part], row, k)
+            best = _merged(best, ids[part], scores, k)
         return best
 
-    def _again(self, query: np.ndarray, ids: np.ndarray, k: int) -> Best:
-        """The same candidates compared with the query as it came."""
-        return best_of(ids, self.vectors(ids) @ query, k)
+    def _again(self, queries: np.ndarray, ids: np.ndarray, k: int) -> Best:
+        """The same candidates compared with the queries as they came."""
+        pairs = zip(queries, ids, strict=True)
+        best = [best_of(some, self.vectors(some) @ query, k) for query, some in pairs]
+        return np.stack([one[0] for one in best]), np.stack([one[1] for one in best])
 
     def ids(self) -> Int64[np.ndarray, " items"]:
         return self._sorted()[0]
@@ -209,17 +217,29 @@ def _tensor(rows: Float[np.ndarray, "rows dim"]) -> Tensor:
 def _merged(
     best: Best,
     ids: Int64[np.ndarray, " rows"],
-    scores: Float32[np.ndarray, " rows"],
+    scores: Float32[np.ndarray, "queries rows"],
     k: int,
 ) -> Best:
-    """The best so far, with a block of scores added."""
-    least = best[1][-1] if len(best[1]) >= k else np.float32(-np.inf)
-    above = np.flatnonzero((scores >= least) & (scores > -np.inf))
+    """The best so far of every query, with a block of scores added."""
+    queries, kept = best[1].shape
+    if kept < k:
+        last = max(0, len(ids) - k)
+        least = np.partition(scores, last, axis=1)[:, last : last + 1]
+    else:
+        least = best[1][:, -1:]
+    # what ties with the last one stays in, so that the id decides; what is dead stays out
+    above = np.flatnonzero(scores >= np.maximum(least, _LOWEST))
     if not len(above):
         return best
-    return best_of(
-        np.concatenate([best[0], ids[above]]), np.concatenate([best[1], scores[above]]), k
-    )
+    query, place = np.divmod(above, len(ids))  # far quicker than where two axes are looked for
+    whose = np.concatenate([np.repeat(np.arange(queries), kept), query])
+    names = np.concatenate([best[0].ravel(), ids[place]])
+    values = np.concatenate([best[1].ravel(), scores[query, place]])
+    order = np.lexsort((names, -values, whose))
+    whose = whose[order]
+    rank = np.arange(len(whose)) - np.searchsorted(whose, np.arange(queries))[whose]
+    order = order[rank < k]  # as many for every query: all see the same rows
+    return names[order].reshape(queries, -1), values[order].reshape(queries, -1)
 
 
 def build(*, dim: int, half: bool = False, block: int = BLOCK) -> Exact:

@@ -5,7 +5,9 @@ table and not the server, so that no password is ever written down.
 """
 
 import json
+import logging
 import os
+import re
 import uuid
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +22,7 @@ from avow.indexes._vectors import best_of, checked, last_of_each
 
 Kind = Literal["exact", "hnsw"]
 _FETCHED_AT_ONCE = 4096
+_OWN = re.compile("avow_[0-9a-f]{32}")
 
 
 class PgVector(Index):
@@ -111,6 +114,24 @@ class PgVector(Index):
                 f"Expected {dim}; open it with the model that made it."
             )
         return cls(dim, table=about["table"], kind=about["kind"])
+
+    @classmethod
+    def forget(cls, folder: Path) -> None:
+        """Drop the table; one that Avow did not name itself is somebody else's to drop."""
+        try:
+            table = json.loads((folder / "pgvector.json").read_text())["table"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return  # never saved, so never filled by a run that ended
+        if not isinstance(table, str) or not _OWN.fullmatch(table):
+            return
+        try:
+            link, _ = _connect(os.environ.get("AVOW_PG_DSN", ""))
+            with link:
+                link.execute(f"DROP TABLE IF EXISTS {table}")
+        except (MissingExtra, WrongIndex) as error:
+            logging.getLogger(__name__).warning(
+                "The table %r stays behind in PostgreSQL; drop it there. %s", table, error
+            )
 
     def close(self) -> None:
         self._link.close()

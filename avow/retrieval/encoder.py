@@ -31,6 +31,7 @@ from avow.core.searching import Encoder
 from avow.data._captions import TokenTable
 from avow.retrieval.deferred import MODULE, outside
 from avow.retrieval.hub import HubEncoder
+from avow.retrieval.quick import Texts, quick_texts
 
 DEFAULT = "default"
 ALIASES = {
@@ -39,6 +40,7 @@ ALIASES = {
 }
 BANK = "bank.json"
 _AT_ONCE = 256
+_FEW = 4  # texts of a question; many texts are encoded by length, without padding
 
 
 def open_encoder(name: str = DEFAULT, device: str = "cpu") -> Encoder:
@@ -89,6 +91,7 @@ class ModelEncoder(Encoder):
         self.bank = _bank(home)
         identity = json.dumps(model.visual.get("identity"), sort_keys=True)
         self.fingerprint = of_text([model.fingerprint, identity])
+        self._quick: Texts | None = None
         self.dim = self.encode_texts(["a"]).shape[1]
 
     @classmethod
@@ -104,6 +107,10 @@ class ModelEncoder(Encoder):
         found = self.model.backbone
         quicken = getattr(found, "quicken", None)
         return found if quicken is None or self.model.device.type != "cpu" else quicken()
+
+    def quicken(self) -> None:
+        if self.model.device.type == "cpu":
+            self._quick = quick_texts(self.networks, self.fingerprint)
 
     def prepare(self, photograph: Image.Image) -> np.ndarray:
         return self.model.backbone.prepare(photograph)
@@ -132,6 +139,8 @@ class ModelEncoder(Encoder):
 
     def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]:
         table = TokenTable.from_captions(self.model.tokeniser, texts)
+        if self._quick is not None and 0 < len(texts) <= _FEW:
+            return self._together(self._quick(table.tokens(torch.arange(len(texts)))))
         return self._together(
             view.vectors(encode_captions(view, table, self.model.device, _AT_ONCE))
             for view in self.networks

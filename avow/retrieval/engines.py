@@ -5,6 +5,7 @@ lag behind: a writer brings it up to date at the end of a run. Until then, rows 
 lacks are compared one by one, and ids that are gone are taken out of its answers.
 """
 
+import shutil
 import time
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def open_engine(place: Path, name: str, dim: int) -> Index | None:
     """The engine as a writer left it; none where the rows themselves are searched."""
     if name == "exact":
         return None
-    kind: type[Index] = folder.find(indexes, name).build.__annotations__["return"]
+    kind = _kind(name)
     for left in reversed(range(_TRIES)):
         if not place.is_dir():
             break
@@ -108,3 +109,17 @@ def bring_up_to_date(
         engine.add(ids[part], np.asarray(vectors[part], np.float32))
     engine.save(place)
     engine.close()
+
+
+def forget_engines(engines: Path, kept: str | None = None) -> None:
+    """Remove the engines saved below a folder, all but one, with what they keep elsewhere."""
+    for place in sorted(engines.iterdir()) if engines.is_dir() else ():
+        if place.name == kept:
+            continue
+        if place.name in folder.names(indexes):  # the name of a folder imports nothing else
+            _kind(place.name).forget(place)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _kind(name: str) -> type[Index]:
+    return folder.find(indexes, name).build.__annotations__["return"]

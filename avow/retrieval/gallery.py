@@ -19,7 +19,7 @@ from avow.core.opinion import EvidenceKind, log_evidence
 from avow.retrieval.library import Library
 from avow.retrieval.where import Where
 from avow.trust.shortlist import look_at_best
-from avow.trust.sight import SHOWN, Sight, usual_of
+from avow.trust.sight import SHOWN, Sight, Usual
 from avow.trust.tail import Reference
 
 SAMPLE = 2048
@@ -33,21 +33,23 @@ class Gallery:
     whole: bool
     """Whether these are all items of the index, so that an engine need not choose."""
     sample: Reference
-    vectors: Float32[Tensor, "views sample part"]
-    """Of the sampled items, one slice per view."""
-    usual: Background | None
+    vectors: Float32[np.ndarray, "sample dim"]
+    """Of the sampled items."""
+    usual: Float32[Tensor, " sample"] | None
+    """The log-evidence they usually get, mean of the views, where the index knows it."""
 
     @classmethod
     def of(cls, library: Library, where: Where | None, kind: str) -> "Gallery":
         ids = np.sort(library.find(where, kind))
         sample = Reference.draw(len(ids), SAMPLE)
         chosen = ids[sample.ids]
+        usual = library.usual(chosen) if len(chosen) else None
         return cls(
             ids,
             len(ids) == len(library),
             sample,
-            slices(library.vectors(chosen), library.manifest["views"]).contiguous(),
-            library.usual(chosen) if len(chosen) else None,
+            np.ascontiguousarray(library.vectors(chosen)),
+            None if usual is None else usual.log_mean.mean(0),
         )
 
     def __len__(self) -> int:
@@ -68,7 +70,8 @@ class Seen:
     """What was seen of one query: its best items per view, and the sample."""
 
     best: Float[Tensor, "views 1 k"]
-    sampled: Float[Tensor, "views 1 sample"]
+    sampled: Float[Tensor, "1 sample"]
+    """Mean of the views."""
     left: Bool[np.ndarray, "1 sample"]
     gallery: int
 
@@ -79,41 +82,46 @@ class Seen:
         query: Float32[np.ndarray, " dim"],
         best: Float32[np.ndarray, "k dim"],
         found: Int64[np.ndarray, " k"],
+        views: int,
         but: int | None = None,
+        sampled: Float32[np.ndarray, " sample"] | None = None,
     ) -> "Seen":
-        """but: an item that is not to be found, such as the one that asks."""
-        views = len(gallery.vectors)
-        asked = views * torch.from_numpy(query).reshape(views, -1)
+        """but: an item that is not to be found, such as the one that asks.
+
+        sampled: the scores of the sample, where the search has them already.
+        """
+        if sampled is None:
+            sampled = gallery.vectors @ query
         away = found if but is None else np.append(found, but)
         return cls(
-            _products(slices(best, views), asked),
-            _products(gallery.vectors, asked),
+            _by_view(best, query, views),
+            torch.from_numpy(sampled)[None],
             gallery.left(away),
             len(gallery) - (but is not None),
         )
 
-    def sight(self, tau: float, usual: Background | None, everyone: Background | None) -> Sight:
-        """As trust reads it. usual: of the best; everyone: of the sample."""
-        best = self.best[..., :SHOWN]
-        order = torch.arange(best.shape[-1])[None]
+    def sight(
+        self, tau: float, usual: Background | None, everyone: Float[Tensor, " sample"] | None
+    ) -> Sight:
+        """As trust reads it. usual: of the best; everyone: what is usual for the sample."""
         return look_at_best(
-            best,
+            self.best[..., :SHOWN],
             self.sampled,
             torch.from_numpy(self.left),
             self.gallery,
             tau,
-            usual_best=None if usual is None else usual_of(usual, order),
+            usual_best=None if usual is None else Usual.of_one(usual),
             usual_sample=everyone,
         )
 
     def uncertainty(self, tau: float, kind: EvidenceKind) -> float:
         """u = K / S; exact where the sample is the whole gallery, else estimated from it."""
-        best, sampled = self.best.mean(0), self.sampled.mean(0)
+        best = self.best.mean(0)
         total = log_evidence(best, tau, kind).logsumexp(-1)
         rest, seen = self.gallery - best.shape[1], int(self.left.sum())
         if rest and seen:
             away = torch.from_numpy(~self.left)
-            others = log_evidence(sampled, tau, kind).masked_fill(away, -torch.inf)
+            others = log_evidence(self.sampled, tau, kind).masked_fill(away, -torch.inf)
             # as `trust.tail` estimates it, without the bounds, which cost more than the rest
             tail = others.logsumexp(-1) + math.log(rest / seen)
             total = torch.logaddexp(total, tail)
@@ -128,8 +136,9 @@ def slices(
     return torch.from_numpy(vectors).reshape(count, views, dim // views).transpose(0, 1)
 
 
-def _products(
-    vectors: Float32[Tensor, "views items part"], query: Float32[Tensor, "views part"]
+def _by_view(
+    vectors: Float32[np.ndarray, "items dim"], query: Float32[np.ndarray, " dim"], views: int
 ) -> Float32[Tensor, "views 1 items"]:
-    """Every item's score in every view; view by view is twice as quick as one batch."""
-    return torch.stack([view @ one for view, one in zip(vectors, query, strict=True)])[:, None]
+    """Every item's score in every view."""
+    parts = (vectors * query).reshape(len(vectors), views, -1).sum(-1)
+    return torch.from_numpy(views * parts.T)[:, None]

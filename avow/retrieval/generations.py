@@ -18,6 +18,7 @@ import numpy as np
 from avow.core.errors import WrongIndex
 from avow.core.searching import Encoder
 from avow.retrieval.catalogue import changing, changing_for_good
+from avow.retrieval.engines import forget_engines
 from avow.retrieval.spaces import Space
 from avow.retrieval.writer import NAMED, Writer
 
@@ -29,6 +30,7 @@ def begin(
 ) -> Writer:
     """Make room for a model that the index does not know."""
     space = Space(index, encoder.fingerprint)
+    forget_engines(space.engines)
     shutil.rmtree(space.folder, ignore_errors=True)
     space.make(encoder)
     with changing(link):
@@ -146,6 +148,7 @@ def _remove_strangers(writer: Writer) -> None:
     known = {row[0] for row in writer.link.execute("SELECT fingerprint FROM models")}
     for folder in writer.space.folder.parent.iterdir():
         if folder.name not in known:
+            forget_engines(Space(folder.parent.parent, folder.name).engines)
             shutil.rmtree(folder, ignore_errors=True)
 
 

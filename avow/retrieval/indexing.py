@@ -24,7 +24,7 @@ from avow.retrieval.alike import group_alike
 from avow.retrieval.catalogue import open_catalogue, sentences
 from avow.retrieval.covered import cover
 from avow.retrieval.deferred import Deferred, unchanged
-from avow.retrieval.engines import bring_up_to_date
+from avow.retrieval.engines import bring_up_to_date, forget_engines
 from avow.retrieval.generations import begin, begin_again, compact, go_on, use
 from avow.retrieval.library import other_model
 from avow.retrieval.lock import only_writer
@@ -105,6 +105,8 @@ def _finish(writer: Writer, report: Report, dedupe: bool, anew: bool) -> None:
     report.alike = link.execute(count).fetchone()[0]
     place = writer.space.engine(writer.engine)
     bring_up_to_date(place, writer.engine, *writer.live(), anew=anew)
+    if anew:
+        forget_engines(writer.space.engines, kept=writer.engine)
 
 
 def _writer(

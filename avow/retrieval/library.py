@@ -187,11 +187,13 @@ class Library:
         self, ids: Sequence[int] | Int64[np.ndarray, " items"]
     ) -> Float32[np.ndarray, "items dim"]:
         """The vectors of items, in this order."""
-        return np.asarray(self._state.vectors[self._rows_of(ids)], np.float32)
+        state = self._state
+        return np.asarray(state.vectors[_rows_of(ids, state, self.folder)], np.float32)
 
     def usual(self, ids: Sequence[int] | Int64[np.ndarray, " items"]) -> Background | None:
         """What is usual for these items, where the model has a bank of queries for them."""
-        state, rows = self._state, self._rows_of(ids)
+        state = self._state
+        rows = _rows_of(ids, state, self.folder)
         if state.usual is None:
             return None
         kept = np.asarray(state.usual[rows])
@@ -208,14 +210,37 @@ class Library:
         """The nearest items, best first; among: only these."""
         return self._state.searched.search(queries, k, among)
 
+    def search_and_watch(
+        self,
+        query: Float32[np.ndarray, " dim"],
+        k: int,
+        watched: Int64[np.ndarray, " items"],
+    ) -> tuple[np.ndarray, np.ndarray, Float32[np.ndarray, " items"] | None]:
+        """The nearest of all items to one query, and the scores of some that are watched.
+
+        Comparing every row gives those scores for nothing; None where that is not done.
+        """
+        state = self._state
+        if state.engine != "exact" or state.half:
+            found = state.searched.search(query[None], k)
+            return found[0][0], found[1][0], None
+        every = np.empty(len(state.ids), np.float32)
+        found = state.searched.rest.search(query[None], k, every=every)
+        return found[0][0], found[1][0], every[_rows_of(watched, state, self.folder)]
+
     def refresh(self) -> bool:
         """Pick up what was committed since; whether anything was."""
         with self._lock, sentences(self.folder):
-            stamp, generation = self._link.execute(
+            now = self._link.execute(
                 "SELECT stamp, generation FROM models WHERE fingerprint = ?",
                 [self._space.fingerprint],
             ).fetchone()
-        if (stamp, generation) == (self._state.stamp, self._state.generation):
+        if now is None:
+            raise WrongIndex(
+                f"The index in {str(self.folder)!r} was made anew with another model while "
+                "it was open. Vectors of two models cannot be compared; open it again."
+            )
+        if now == (self._state.stamp, self._state.generation):
             return False
         self._load()
         return True
@@ -304,20 +329,6 @@ class Library:
         about = (stamp, generation, engine, bool(half))
         return _State(*about, ids, kinds, vectors, kept, searched, ids[rows], rows)
 
-    def _rows_of(
-        self, ids: Sequence[int] | Int64[np.ndarray, " items"]
-    ) -> Int64[np.ndarray, " items"]:
-        wanted = np.asarray(ids, np.int64).reshape(-1)
-        known = self._state.known
-        places = np.searchsorted(known, wanted)
-        right = np.append(known, DEAD)[places] == wanted
-        if not right.all():
-            raise BadQuery(
-                f"There is no item {wanted[~right][0]} in the index {str(self.folder)!r}. "
-                "Expected a number that a search returned; search again."
-            )
-        return self._state.rows[places]
-
     def _some_items(self, ids: list[int]) -> dict[int, Item]:
         marks = ",".join("?" * len(ids))
         with self._lock, sentences(self.folder):
@@ -336,6 +347,22 @@ class Library:
             row[0]: Item(*row[:11], tags=tuple(tags.get(row[0], ())), same_as=row[11])
             for row in rows
         }
+
+
+def _rows_of(
+    ids: Sequence[int] | Int64[np.ndarray, " items"], state: _State, folder: Path
+) -> Int64[np.ndarray, " items"]:
+    wanted = np.asarray(ids, np.int64).reshape(-1)
+    known = state.known
+    places = np.searchsorted(known, wanted)
+    inside = np.minimum(places, len(known) - 1)
+    right = known[inside] == wanted if len(known) else np.zeros(len(wanted), bool)
+    if not right.all():
+        raise BadQuery(
+            f"There is no item {wanted[~right][0]} in the index {str(folder)!r}. "
+            "Expected a number that a search returned; search again."
+        )
+    return state.rows[places]
 
 
 def other_model(folder: Path, models: Sequence[str], name: str) -> WrongIndex:

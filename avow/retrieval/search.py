@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float32, Int64
 from PIL import Image
 
@@ -164,14 +165,16 @@ class Retriever:
         with self._lock:
             self.library.refresh()
             gallery = self._gallery(where, kind)
-            ids, scores = self._rank(gallery, vector, k, but)
+            ids, scores, sampled = self._rank(gallery, vector, k, but)
             if not len(ids):
                 return self._nothing(query, where, kind)
             ranked = time.perf_counter()
-            seen = Seen.of(gallery, vector, self.library.vectors(ids[:SHOWN]), ids[:SHOWN], but)
+            best, views = self.library.vectors(ids[:SHOWN]), self.library.manifest["views"]
+            seen = Seen.of(gallery, vector, best, ids[:SHOWN], views, but, sampled)
             words = len((query.get("text") or "").split())
-            verdict, ruling, why = self._judge(seen, gallery, ids, style, words, k, risk)
-            evidence = self._uncertainty(seen)
+            with torch.inference_mode():
+                verdict, ruling, why = self._judge(seen, gallery, ids, style, words, k, risk)
+                evidence = self._uncertainty(seen)
             judged = time.perf_counter()
             hits = self._hits(ids, scores, k, ruling)
         empty = verdict == "nothing_found"
@@ -197,15 +200,24 @@ class Retriever:
 
     def _rank(
         self, gallery: Gallery, vector: Float32[np.ndarray, " dim"], k: int, but: int | None
-    ) -> tuple[Int64[np.ndarray, " found"], Float32[np.ndarray, " found"]]:
+    ) -> tuple[
+        Int64[np.ndarray, " found"],
+        Float32[np.ndarray, " found"],
+        Float32[np.ndarray, " sample"] | None,
+    ]:
+        """The best items and their scores, and those of the sample where they are known."""
         if not len(gallery):
-            return np.empty(0, np.int64), np.empty(0, np.float32)
-        among = None if gallery.whole else gallery.ids
-        wanted = max(k, SHOWN) + (but is not None)
-        found = self.library.search(vector[None], wanted, among)
-        ids, scores = found[0][0], found[1][0]
+            return np.empty(0, np.int64), np.empty(0, np.float32), None
+        wanted, sampled = max(k, SHOWN) + (but is not None), None
+        if gallery.whole:
+            ids, scores, sampled = self.library.search_and_watch(
+                vector, wanted, gallery.sampled
+            )
+        else:
+            found = self.library.search(vector[None], wanted, gallery.ids)
+            ids, scores = found[0][0], found[1][0]
         kept = ids != but if but is not None else np.ones(len(ids), bool)
-        return ids[kept][: max(k, SHOWN)], scores[kept][: max(k, SHOWN)]
+        return ids[kept][: max(k, SHOWN)], scores[kept][: max(k, SHOWN)], sampled
 
     def _judge(
         self,

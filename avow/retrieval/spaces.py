@@ -67,7 +67,11 @@ class Space:
 
     def engine(self, name: str) -> Path:
         """An engine outlives generations: the same items have the same vectors."""
-        return self.folder / "engines" / name
+        return self.engines / name
+
+    @property
+    def engines(self) -> Path:
+        return self.folder / "engines"
 
     @cached_property
     def bank(self) -> Float32[np.ndarray, "queries dim"]:

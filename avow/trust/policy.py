@@ -148,7 +148,7 @@ class Policy:
         sizes: Int[np.ndarray, " queries"],
         words: Int[np.ndarray, " queries"],
     ) -> list[Verdict]:
-        refused = log_odds(there) < kind_of(sizes, words) @ np.array(self.refuse)
+        refused = log_odds(there) < kind_of(sizes, words) @ self._bounds[0]
         return [
             "nothing found" if low else "answer" if yes else "check"
             for yes, low in zip(answered, refused, strict=True)
@@ -163,8 +163,13 @@ class Policy:
     def _odd(
         self, first: Float[np.ndarray, "queries features"]
     ) -> Float[np.ndarray, " queries"]:
-        outside = (first < np.array(self.lowest)) | (first > np.array(self.highest))
-        return outside.mean(1)
+        _, lowest, highest = self._bounds
+        return ((first < lowest) | (first > highest)).mean(1)
+
+    @cached_property
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`refuse`, `lowest` and `highest` as arrays, made once."""
+        return np.array(self.refuse), np.array(self.lowest), np.array(self.highest)
 
     @staticmethod
     def is_odd(share: float) -> bool:

@@ -11,6 +11,7 @@ say that it fits). Each has a model of its own, which carries the event's name.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,29 @@ class Probability:
     def log_odds(
         self, features: Features, gallery: int | Int[np.ndarray, " hits"]
     ) -> Float[np.ndarray, " hits"]:
-        wide = _with_size(features, gallery)
-        return (wide - np.array(self.centre)) / np.array(self.scale) @ np.array(
-            self.weights
-        ) + self.bias
+        # one product for what is multiplied by the size and what is not
+        parts = features.astype(np.float64) @ self._slopes
+        size = _log_size(gallery)
+        once, twice = self._size_slopes
+        return parts[:, 0] + size * (parts[:, 1] + once) + size**2 * twice + self._offset
+
+    @cached_property
+    def _straight(self) -> Float[np.ndarray, " wide"]:
+        """Weights of the numbers as they come, neither centred nor scaled."""
+        return np.array(self.weights) / np.array(self.scale)
+
+    @cached_property
+    def _slopes(self) -> Float[np.ndarray, "features 2"]:
+        count = (len(self.weights) - 2) // 2
+        return np.stack([self._straight[:count], self._straight[count : 2 * count]], 1)
+
+    @cached_property
+    def _size_slopes(self) -> tuple[float, float]:
+        return float(self._straight[-2]), float(self._straight[-1])
+
+    @cached_property
+    def _offset(self) -> float:
+        return self.bias - float(np.array(self.centre) @ self._straight)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -104,11 +124,16 @@ def _with_size(
     features: Features, gallery: int | Int[np.ndarray, " hits"]
 ) -> Float[np.ndarray, "hits wide"]:
     """The features, the features times the size of the gallery, and the size itself."""
-    size = np.broadcast_to(np.asarray(gallery, np.float64), (len(features),))
-    log_size = ((np.log(size) - _USUAL_LOG_SIZE) / _LOG_SIZE_SCALE)[:, None]
+    log_size = np.broadcast_to(_log_size(gallery), (len(features),))[:, None]
     return np.concatenate(
         [features, features * log_size, log_size, log_size**2], axis=1, dtype=np.float64
     )
+
+
+def _log_size(
+    gallery: int | Int[np.ndarray, " hits"],
+) -> np.floating | Float[np.ndarray, " hits"]:
+    return (np.log(np.asarray(gallery, np.float64)) - _USUAL_LOG_SIZE) / _LOG_SIZE_SCALE
 
 
 def _weights(happened: Bool[np.ndarray, " hits"], balanced: bool) -> Float[np.ndarray, " hits"]:

@@ -16,6 +16,7 @@ by what it usually gets from reference queries takes the hubs out:
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float, Int
@@ -151,16 +152,30 @@ class Usual:
     spread: Float[Tensor, "views queries shown"]
     eighth: Float[Tensor, "views queries shown"]
 
+    @classmethod
+    def of_one(cls, background: Background) -> "Usual":
+        """Of one query, when the candidates are those it is shown, in order."""
+        return cls(
+            background.log_mean[:, None],
+            background.mean[:, None],
+            background.spread[:, None],
+            background.top[:, None, :, _eighth(background)],
+        )
+
 
 def usual_of(background: Background, order: Tensor) -> Usual:
     """The background of chosen candidates, one choice per query."""
-    place = min(_EIGHTH, background.top.shape[-1] - 1)
     return Usual(
         background.log_mean[:, order],
         background.mean[:, order],
         background.spread[:, order],
-        background.top[:, order, place],
+        background.top[:, order, _eighth(background)],
     )
+
+
+def _eighth(background: Background) -> int:
+    """Which of the best scores that are kept; the last where there are fewer."""
+    return min(_EIGHTH, background.top.shape[-1] - 1)
 
 
 def with_background(
@@ -188,24 +203,48 @@ def with_background(
 def describe(sight: Sight) -> Float[Tensor, "queries shown features"]:
     """The numbers of `sight.names`, for every candidate shown."""
     score = sight.scores.mean(0)
-    place = torch.arange(1, score.shape[1] + 1, device=score.device).to(score)
+    log_rank, first = _places(score.shape[1], score.dtype, score.device)
+    kinds = _kinds(sight, score)
+    leads, clears = _lead(kinds), _clear(kinds)
     columns = [
-        place.log().expand_as(score),
-        (place == 1).to(score).expand_as(score),
+        log_rank.expand_as(score),
+        first.expand_as(score),
         score,
         (score - sight.mean[:, None]) / (sight.spread[:, None] + _TINY),
         score / sight.tau - sight.log_sum[:, None],
-        _lead(score),
-        _clear(score),
+        leads[0],
+        clears[0],
         (sight.scores.amax(0) - sight.scores.amin(0)),
         _agreed(sight.scores),
     ]
     if sight.relative is not None:
-        columns += _relative_columns(sight)
+        columns += _relative_columns(sight, leads[1:], clears[1:])
     return torch.stack(columns, -1)
 
 
-def _relative_columns(sight: Sight) -> list[Tensor]:
+@lru_cache(maxsize=64)
+def _places(shown: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Logarithm of the rank, and 1 for the first: the same for every query."""
+    with torch.inference_mode(False):
+        place = torch.arange(1, shown + 1, dtype=dtype, device=device)
+        return place.log(), (place == 1).to(dtype)
+
+
+def _kinds(
+    sight: Sight, score: Float[Tensor, "queries shown"]
+) -> Float[Tensor, "kinds queries shown"]:
+    """Everything in which candidates are rivals, as one: few calls for many small sums."""
+    if sight.relative is None:
+        return score[None]
+    assert sight.above is not None and sight.unusual is not None
+    return torch.stack([score, sight.relative, sight.above, sight.unusual])
+
+
+def _relative_columns(
+    sight: Sight,
+    leads: Float[Tensor, "3 queries shown"],
+    clears: Float[Tensor, "3 queries shown"],
+) -> list[Tensor]:
     relative, sums = sight.relative, sight.relative_sums
     above, unusual, hub = sight.above, sight.unusual, sight.hub
     assert relative is not None and sums is not None
@@ -219,36 +258,36 @@ def _relative_columns(sight: Sight) -> list[Tensor]:
         *soft,
         (share + _TINY).log() - (1 - share + _TINY).log(),
         relative,
-        _lead(relative),
-        _clear(relative),
+        leads[0],
+        clears[0],
         above,
-        _lead(above),
-        _clear(above),
+        leads[1],
+        clears[1],
         unusual,
-        _lead(unusual),
+        leads[2],
         hub,
         sums[TEMPERATURES.index(1.0)][:, None].expand_as(relative),
     ]
 
 
-def _lead(values: Float[Tensor, "queries shown"]) -> Float[Tensor, "queries shown"]:
+def _lead(values: Float[Tensor, "*kinds shown"]) -> Float[Tensor, "*kinds shown"]:
     """Each value less the best of the others; 0 where there is no other."""
-    if values.shape[1] < 2:
+    if values.shape[-1] < 2:
         return torch.zeros_like(values)
     best = values.topk(2, -1)
-    first = torch.arange(values.shape[1], device=values.device) == best.indices[:, :1]
-    return values - torch.where(first, best.values[:, 1:], best.values[:, :1])
+    first = torch.arange(values.shape[-1], device=values.device) == best.indices[..., :1]
+    return values - torch.where(first, best.values[..., 1:], best.values[..., :1])
 
 
-def _clear(values: Float[Tensor, "queries shown"]) -> Float[Tensor, "queries shown"]:
+def _clear(values: Float[Tensor, "*kinds shown"]) -> Float[Tensor, "*kinds shown"]:
     """Each value less the mean of the five that stand first among the others."""
-    count = min(_OTHERS + 1, values.shape[1])
+    count = min(_OTHERS + 1, values.shape[-1])
     if count < 2:
         return torch.zeros_like(values)
-    front = values[:, :count]
-    inside = torch.arange(values.shape[1], device=values.device) < count
+    front = values[..., :count]
+    inside = torch.arange(values.shape[-1], device=values.device) < count
     # a candidate outside the front has the front's first five for rivals
-    own = torch.where(inside, values, front[:, -1:])
+    own = torch.where(inside, values, front[..., -1:])
     return values - (front.sum(-1, keepdim=True) - own) / (count - 1)
 
 

@@ -40,8 +40,8 @@ function contents(index) {
     "section",
     {},
     make("dl", { class: "facts" }, [
-      ["Pictures", count(index.images, "picture", "pictures")],
-      ["Texts", index.texts ? count(index.texts, "text", "texts") : null],
+      ["Pictures", index.images.toLocaleString("en-GB")],
+      ["Texts", index.texts ? index.texts.toLocaleString("en-GB") : null],
       ["Model", index.model],
       ["Fingerprint", index.fingerprint],
       ["Search", index.exact ? "exact" : `approximate (${index.engine})`],

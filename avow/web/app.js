@@ -204,6 +204,8 @@ function pictureAddress() {
 
 function submit(event) {
   event?.preventDefault();
+  // a small screen needs the room of its keyboard for the answers
+  if (event && matchMedia("(max-width: 40rem)").matches) document.activeElement?.blur();
   const said = Object.fromEntries(
     ["text", "without", "where", "kind"].map((key) => [key, find(key).value.trim()]),
   );

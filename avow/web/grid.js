@@ -64,7 +64,7 @@ export function face(hit, size) {
 export function trust(hit) {
   const sure = hit.p_relevant;
   if (sure === null || sure === undefined) {
-    const close = hit.similarity?.toFixed(2);
+    const close = hit.similarity?.toFixed(2).replace("-", "−");
     return make(
       "div", { class: "trust" },
       make("span", { class: "unsaid" }, close ? `similarity ${close}` : ""),
@@ -120,6 +120,7 @@ export function fits(id, question, words = false) {
   };
   document.addEventListener("told", (event) => event.detail === id && show());
   show();
+  if (words) box.append(make("span", { "aria-hidden": "true" }, "Does it fit?"));
   box.append(yes, no);
   return box;
 }

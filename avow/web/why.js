@@ -80,8 +80,8 @@ async function explain(hit, { text }, place, current) {
   fill(place, make("h3", {}, "Why this picture"), list(told, heat), note(told.note ?? READING));
 }
 
-const READING = "The longer the line under a word, the more the match rests on it. "
-  + "Warm places of the picture carry the match; press a word for its own.";
+const READING = "The longer the line under a word, the more the match rests on it; a red one "
+  + "speaks against it. Warm places of the picture carry the match; press a word for its own.";
 
 const note = (sentence) => make("p", { class: "note" }, sentence);
 
