@@ -105,7 +105,7 @@ class AdaptedTransformer(nn.Module):
 
     def _weights(self) -> dict[str, Tensor]:
         """W + B A of every changed matrix; kept while nothing is learnt."""
-        if self.training or torch.is_grad_enabled():
+        if self.training or torch.is_grad_enabled() or not self.low:
             return self._summed()
         state = tuple(parameter._version for parameter in self.parameters())
         if self._sums_of != state or self._sums["qkv0"].device != self._words.device:

@@ -40,7 +40,9 @@ class CoarseRows:
         for start in range(0, len(self), _ROWS_AT_ONCE):
             index = np.arange(start, min(start + _ROWS_AT_ONCE, len(self)))
             cells = _in_blocks(self.fine.rows(index), self.grid, self.side)
-            out[index] = cells.mean((2, 4), dtype=np.float32).reshape(len(index), *out.shape[1:])
+            out[index] = cells.mean((2, 4), dtype=np.float32).reshape(
+                len(index), *out.shape[1:]
+            )
         return out
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Float32, Int, Shaped
@@ -30,10 +30,11 @@ BOXES = "boxes.npy"
 _ROWS_AT_ONCE = 256
 
 
+@runtime_checkable
 class Rows(Protocol):
     """The features of one split, row by row."""
 
-    ids: Sequence[str]
+    ids: tuple[str, ...]
     shape: tuple[int, ...]
     dtype: np.dtype
 

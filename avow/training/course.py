@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from avow.assembly.stores import open_store
 from avow.assembly.model import Model, build_tokeniser, build_views
 from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.recipe import Recipe, names
+from avow.assembly.stores import open_store
 from avow.blocks.pretrained import word_vectors
 from avow.core.contracts import Method, PairedDataset
 from avow.core.seeds import seed_everything
