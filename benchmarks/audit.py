@@ -17,6 +17,7 @@ import argparse
 import tempfile
 import time
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument("--run", nargs="+", type=Path, default=[])
     parser.add_argument("--split", default="test")
     parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--first", type=int, help="judge so many folds only; default: all")
     parser.add_argument("--recipe", default="", help="of the fold models; default: usual")
     parser.add_argument("--data", default="flickr8k")
     parser.add_argument("--features", type=Path, default=None)
@@ -134,7 +136,8 @@ class Folded:
             chosen.recipe, chosen.data, self.dataset.name, chosen.changes, seed, device
         )
         self.store = open_features(self.recipe, self.dataset, chosen.features)
-        self.told = {"recipe": self.recipe.name, "folds": chosen.folds, "seed": seed}
+        told = {"recipe": self.recipe.name, "folds": chosen.folds, "seed": seed}
+        self.told = told | {"judged_folds": chosen.first or chosen.folds}
 
     def measure(self, by: Any, ratio: float) -> dict[str, Any]:
         chosen, clean, store = self.chosen, self.dataset.splits["train"], self.store
@@ -143,7 +146,6 @@ class Folded:
         # the noise is in the data already; this only tells the runs of two rates apart
         told = Noisy(0.0, by, "derangement", self.seed)
         home = chosen.runs / f"{by}-{round(100 * ratio):02d}-seed{self.seed}"
-        started = time.monotonic()
         folds = train_folds(
             replace(self.recipe, noise=told),
             noisy,
@@ -153,18 +155,16 @@ class Folded:
             progress=False,
             device=chosen.device or None,
         )
-        took = round(time.monotonic() - started, 1)
         whole = FeaturedSplit.join(noisy, "train", store)
         wrong = noise.wrong(clean)[whole.kept]
         looked, order = [], []
-        for fold in folds:
+        for fold in islice(folds, chosen.first):
             part = parted(whole, fold.images, Model.from_pretrained(fold.run, self.device))
             scores, tau = scored(part, self.device)
             looked.append(Looked(scores, tau, part.split.image_of, self.seed))
             order.append(part.captions)
         place = np.concatenate(order)
-        found = compared(looked, wrong[place], whole.image_of[place], self.seed)
-        return found | {"training_seconds": took}
+        return compared(looked, wrong[place], whole.image_of[place], self.seed)
 
 
 class Looked:

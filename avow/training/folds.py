@@ -6,6 +6,7 @@ Images are dealt out, and their captions follow. Every fold is a run of its own 
 folder, and is trained on where it was stopped.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,8 +66,11 @@ def train_folds(
     *,
     progress: bool = True,
     device: str | None = None,
-) -> list[Fold]:
-    """One run per fold of the training split; those already trained are kept."""
+) -> Iterator[Fold]:
+    """One run per fold of the training split, each when it is asked for.
+
+    Those already trained are kept.
+    """
     if "train" not in dataset.splits or folds < FEWEST:
         raise BadData(
             f"The dataset {dataset.name!r} cannot be judged in {folds} folds of a training "
@@ -75,7 +79,6 @@ def train_folds(
         )
     split = dataset.splits["train"]
     fold_of = deal(len(split.image_ids), folds, recipe.train.seed)
-    done = []
     for number in range(folds):
         learnt = chosen(split, fold_of != number)
         judged = chosen(split, fold_of == number)
@@ -86,8 +89,7 @@ def train_folds(
         open_run(run, recipe, resume=True)
         model, course = enrol(recipe, PairedDataset(dataset.name, parts), store)
         train(model, course, run, resume=True, progress=progress, device=device)
-        done.append(Fold(run, judged.image_ids))
-    return done
+        yield Fold(run, judged.image_ids)
 
 
 def _last_images(split: Split) -> Split:
