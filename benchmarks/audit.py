@@ -14,6 +14,8 @@ runs named or, without any, with fold models.
 """
 
 import argparse
+import os
+import resource
 import tempfile
 import time
 from dataclasses import replace
@@ -96,14 +98,22 @@ def timed(chosen: argparse.Namespace) -> list[dict[str, Any]]:
             arguments += ["--recipe", chosen.recipe] if chosen.recipe else []
             arguments += ["--features", str(chosen.features)] if chosen.features else []
             arguments += ["--device", chosen.device] if chosen.device else []
-            started = time.monotonic()
+            started, busy = time.monotonic(), _busy()
             done = command(arguments)
         named = {"run": run.name} if run else {"folds": chosen.folds}
         facts = ("split", "pairs", "images", "share", "issues", "in_sample", "judged_by")
         rows.append(named | {key: done[key] for key in facts})
         rows[-1]["seconds"] = round(time.monotonic() - started, 1)
+        rows[-1]["processor_seconds"] = round(_busy() - busy, 1)
+        rows[-1]["load"] = round(os.getloadavg()[1], 1)
         print(rows[-1], flush=True)
     return rows
+
+
+def _busy() -> float:
+    """Processor time of finished commands: tells the work where others share the machine."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 class Held:

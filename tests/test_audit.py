@@ -311,7 +311,9 @@ def slipped(tmp_path_factory) -> tuple[Path, set[str]]:
 def stored(slipped, tmp_path_factory) -> Path:
     """Its features, as `avow features` makes them."""
     out = tmp_path_factory.mktemp("features") / "stored"
-    extract(open_dataset(str(slipped[0])), efficientnet_lite2.build(), out, progress=False)
+    extract(
+        open_dataset(str(slipped[0])), efficientnet_lite2.build(size=256), out, progress=False
+    )
     return out
 
 

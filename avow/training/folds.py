@@ -78,6 +78,8 @@ def train_folds(
             "with --run to judge other splits."
         )
     split = dataset.splits["train"]
+    if store is not None and "dev" not in dataset.splits:
+        store = _with_dev(store)
     fold_of = deal(len(split.image_ids), folds, recipe.train.seed)
     for number in range(folds):
         learnt = chosen(split, fold_of != number)
@@ -96,3 +98,10 @@ def _last_images(split: Split) -> Split:
     """A tenth of the images, at most 500: enough to choose an epoch by."""
     count = len(split.image_ids)
     return chosen(split, np.arange(count) >= count - max(1, min(500, count // 10)))
+
+
+def _with_dev(store: FeatureStore) -> FeatureStore:
+    """The same store, in which images of the training split are found as dev images too."""
+    splits = {name: store.split(name) for name in store.names}
+    splits["dev"] = splits["train"]
+    return FeatureStore(store.folder, store.manifest, store.boxes, splits)
