@@ -1,23 +1,31 @@
 """How well wrong pairs are found, beside cleanlab's score and raw similarity.
 
-    python benchmarks/audit.py --run RUN --split test --features DIR
-    python benchmarks/audit.py --folds 5 --recipe flickr8k/vse_infty_tcl_decl --features DIR
+    python benchmarks/audit.py --run RUN [RUN ...] --split test --features DIR
+    python benchmarks/audit.py --folds 5 --seeds 0 1 2 --features DIR
+    python benchmarks/audit.py --time --run RUN --features DIR
 
 With a run, wrong pairs are put into a split that it never saw. With folds, they are put into
 the training split and fold models learn from them, as `avow audit` without a run does; a fold
 that is trained is kept, so the command can be stopped and repeated. All three scores read the
 same similarities: cleanlab is given, for each caption, the softmax over the images at the
 model's temperature. Average precision, and precision at the true number of wrong pairs.
+With --time nothing is made wrong: the whole command is timed on the training split, with the
+runs named or, without any, with fold models.
 """
 
 import argparse
+import os
+import resource
+import tempfile
+import time
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from _report import keep
+from _report import command, keep
 from cleanlab.rank import get_label_quality_scores
 from scipy.special import softmax
 from sklearn.metrics import average_precision_score
@@ -43,40 +51,79 @@ CLEANLAB = ("self_confidence", "normalized_margin")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--run", type=Path, default=None)
+    parser.add_argument("--run", nargs="+", type=Path, default=[])
     parser.add_argument("--split", default="test")
     parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument("--recipe", default="flickr8k/vse_infty_tcl_decl")
+    parser.add_argument("--first", type=int, help="judge so many folds only; default: all")
+    parser.add_argument("--recipe", default="", help="of the fold models; default: usual")
     parser.add_argument("--data", default="flickr8k")
     parser.add_argument("--features", type=Path, default=None)
     parser.add_argument("--noise", nargs="+", type=float, default=[0.05, 0.2, 0.4])
     parser.add_argument("--by", nargs="+", default=["image", "caption"])
     parser.add_argument("--runs", type=Path, default=Path("runs/audit"))
     parser.add_argument("--set", dest="changes", action="append", default=[])
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--device", default="")
+    parser.add_argument("--time", action="store_true")
     parser.add_argument("--name", default="audit")
     chosen = parser.parse_args()
     device = chosen.device or best_device()
-    judge = Held(chosen, device) if chosen.run else Folded(chosen, device)
+    about: dict[str, Any] = {"data": chosen.data, "device": device, "seeds": chosen.seeds}
+    if chosen.time:
+        print(f"-> {keep(chosen.name, {'about': about, 'rows': timed(chosen)})}")
+        return
+    judges: list[Held | Folded] = [
+        *(Held(chosen, run, seed, device) for run in chosen.run for seed in chosen.seeds),
+        *(Folded(chosen, seed, device) for seed in chosen.seeds if not chosen.run),
+    ]
     rows = []
     for by in chosen.by:
         for ratio in chosen.noise:
-            rows.append({"by": by, "noise": ratio, **judge.measure(by, ratio)})
-            print(line(rows[-1]), flush=True)
-    told = {"run": chosen.run.name, "split": chosen.split} if chosen.run else {}
-    told |= {} if chosen.run else {"recipe": chosen.recipe, "folds": chosen.folds}
-    print(f"-> {keep(chosen.name, {'about': told, 'rows': rows})}")
+            for judge in judges:
+                told = {"by": by, "noise": ratio, **judge.told, **judge.measure(by, ratio)}
+                rows.append(told)
+                print(line(rows[-1]), flush=True)
+                keep(chosen.name, {"about": about, "means": means(rows), "rows": rows})
+    for row in means(rows):
+        print(line(row))
+
+
+def timed(chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    """The seconds of the whole command, from a cold start to the page."""
+    rows = []
+    for run in chosen.run or [None]:
+        with tempfile.TemporaryDirectory() as home:
+            arguments = ["audit", chosen.data, "--out", f"{home}/audit", "--json"]
+            arguments += ["--run", str(run)] if run else ["--folds", str(chosen.folds)]
+            arguments += ["--recipe", chosen.recipe] if chosen.recipe else []
+            arguments += ["--features", str(chosen.features)] if chosen.features else []
+            arguments += ["--device", chosen.device] if chosen.device else []
+            started, busy = time.monotonic(), _busy()
+            done = command(arguments)
+        named = {"run": run.name} if run else {"folds": chosen.folds}
+        facts = ("split", "pairs", "images", "share", "issues", "in_sample", "judged_by")
+        rows.append(named | {key: done[key] for key in facts})
+        rows[-1]["seconds"] = round(time.monotonic() - started, 1)
+        rows[-1]["processor_seconds"] = round(_busy() - busy, 1)
+        rows[-1]["load"] = round(os.getloadavg()[1], 1)
+        print(rows[-1], flush=True)
+    return rows
+
+
+def _busy() -> float:
+    """Processor time of finished commands: tells the work where others share the machine."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 class Held:
     """A trained run judges pairs of a split it never saw; its scores are made once."""
 
-    def __init__(self, chosen: argparse.Namespace, device: str):
-        model = Model.from_pretrained(chosen.run, device)
-        named = chosen.data if chosen.data != "flickr8k" else ""
-        self.dataset, splits = open_splits(model, named, chosen.features, [chosen.split])
-        self.split, self.seed = splits[chosen.split], chosen.seed
+    def __init__(self, chosen: argparse.Namespace, run: Path, seed: int, device: str):
+        model = Model.from_pretrained(run, device)
+        self.told = {"run": run.name, "split": chosen.split, "seed": seed}
+        self.dataset, splits = open_splits(model, chosen.data, chosen.features, [chosen.split])
+        self.split, self.seed = splits[chosen.split], seed
         self.clean = self.dataset.splits[chosen.split]
         part = parted(self.split, self.split.image_ids, model)
         self.scores, self.tau = scored(part, device)
@@ -92,35 +139,42 @@ class Held:
 class Folded:
     """Fold models learn from the noisy split and judge what they never saw."""
 
-    def __init__(self, chosen: argparse.Namespace, device: str):
-        self.chosen, self.device = chosen, device
+    def __init__(self, chosen: argparse.Namespace, seed: int, device: str):
+        self.chosen, self.seed, self.device = chosen, seed, device
         self.dataset = open_dataset(chosen.data)
+        self.recipe = fold_recipe(
+            chosen.recipe, chosen.data, self.dataset.name, chosen.changes, seed, device
+        )
+        self.store = open_features(self.recipe, self.dataset, chosen.features)
+        told = {"recipe": self.recipe.name, "folds": chosen.folds, "seed": seed}
+        self.told = told | {"judged_folds": chosen.first or chosen.folds}
 
     def measure(self, by: Any, ratio: float) -> dict[str, Any]:
-        chosen, clean = self.chosen, self.dataset.splits["train"]
-        noise = draw_noise(clean, ratio, by, "derangement", chosen.seed)
+        chosen, clean, store = self.chosen, self.dataset.splits["train"], self.store
+        noise = draw_noise(clean, ratio, by, "derangement", self.seed)
         noisy: PairedDataset = with_noise(self.dataset, noise)
-        recipe = fold_recipe(
-            chosen.recipe, chosen.data, self.dataset.name, chosen.changes, chosen.seed
-        )
-        store = open_features(recipe, self.dataset, chosen.features)
         # the noise is in the data already; this only tells the runs of two rates apart
-        told = Noisy(0.0, by, "derangement", chosen.seed)
-        home = chosen.runs / f"{by}-{round(100 * ratio):02d}"
-        device = chosen.device or None
+        told = Noisy(0.0, by, "derangement", self.seed)
+        home = chosen.runs / f"{by}-{round(100 * ratio):02d}-seed{self.seed}"
         folds = train_folds(
-            replace(recipe, noise=told), noisy, store, home, chosen.folds, device=device
+            replace(self.recipe, noise=told),
+            noisy,
+            store,
+            home,
+            chosen.folds,
+            progress=False,
+            device=chosen.device or None,
         )
         whole = FeaturedSplit.join(noisy, "train", store)
         wrong = noise.wrong(clean)[whole.kept]
         looked, order = [], []
-        for fold in folds:
+        for fold in islice(folds, chosen.first):
             part = parted(whole, fold.images, Model.from_pretrained(fold.run, self.device))
             scores, tau = scored(part, self.device)
-            looked.append(Looked(scores, tau, part.split.image_of, chosen.seed))
+            looked.append(Looked(scores, tau, part.split.image_of, self.seed))
             order.append(part.captions)
         place = np.concatenate(order)
-        return compared(looked, wrong[place], whole.image_of[place], chosen.seed)
+        return compared(looked, wrong[place], whole.image_of[place], self.seed)
 
 
 class Looked:
@@ -178,6 +232,25 @@ def compared(
 def _joined(parts: list[Standing]) -> Standing:
     names = parts[0].measures
     return Standing({name: torch.cat([one.measures[name] for one in parts]) for name in names})
+
+
+def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every rate of noise over all seeds and runs: mean, and the deviation of one."""
+    out = []
+    for by, ratio in dict.fromkeys((row["by"], row["noise"]) for row in rows):
+        group = [row for row in rows if (row["by"], row["noise"]) == (by, ratio)]
+        told: dict[str, Any] = {"by": by, "noise": ratio, "measurements": len(group)}
+        for name, first in group[0].items():
+            if isinstance(first, dict):
+                found = {key: [row[name][key] for row in group] for key in first}
+                told[name] = {key: round(float(np.mean(v)), 4) for key, v in found.items()}
+                told[name] |= {f"{key}_sd": _spread(v) for key, v in found.items()}
+        out.append(told)
+    return out
+
+
+def _spread(values: list[float]) -> float | None:
+    return round(float(np.std(values, ddof=1)), 4) if len(values) > 1 else None
 
 
 def line(row: dict[str, Any]) -> str:

@@ -11,12 +11,19 @@ import torch
 from PIL import Image
 from samples import small_recipe, write_precomp
 from test_training import as_toml
+from typer.testing import CliRunner
 
+from avow.assembly.features import extract
+from avow.assembly.model import Model
+from avow.assembly.recipe import Recipe
+from avow.backbones import efficientnet_lite2
 from avow.cli import app
 from avow.core.contracts import PairedDataset, Split
-from avow.core.errors import BadData, WrongTrust
+from avow.core.errors import BadData, WrongCheckpoint, WrongTrust
 from avow.data._noise import draw_noise
 from avow.data._open import open_dataset
+from avow.data.sample import build as open_sample
+from avow.training.course import fold_recipe
 from avow.training.folds import chosen, deal
 from avow.trust._audit_files import (
     cleanlab_columns,
@@ -234,14 +241,113 @@ def test_decisions_about_something_else_are_refused(tmp_path, photographs, row, 
     assert not (tmp_path / "o").exists()
 
 
+# --- who judges -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dataset", "device", "name", "expected"),
+    [
+        ("flickr8k", "cpu", "", "audit/light"),
+        ("flickr8k", "cuda", "", "flickr8k/vse_infty_tcl_decl"),
+        ("mine", "cuda:1", "", "audit/light"),
+        ("flickr8k", "cpu", "flickr8k/vse_infty_tcl", "flickr8k/vse_infty_tcl"),
+    ],
+)
+def test_fold_models_are_light_without_cuda(dataset, device, name, expected):
+    recipe = fold_recipe(name, f"{dataset}.csv", dataset, ["train.epochs=2"], 3, device)
+    assert recipe.name == expected
+    assert recipe.data["name"] == f"{dataset}.csv"
+    assert (recipe.train.epochs, recipe.train.seed) == (2, 3)
+
+
+def test_the_light_recipe_reads_every_caption_once():
+    """A caption that is augmented is another caption, and would be read anew."""
+    recipe = Recipe.open("audit/light")
+    assert recipe.method["text"] == "kept"
+    assert recipe.train.words_changed == 0
+    assert not recipe.train.graphs  # what is looked up in a table cannot be recorded
+
+
+def test_a_model_knows_what_it_learnt_from():
+    packaged = Model.from_pretrained("default")
+    for name in ("flickr8k", "coco"):
+        assert packaged.learnt_from(PairedDataset(name, {}))
+    mine = PairedDataset("mine", {})
+    assert not packaged.learnt_from(mine)
+    packaged.history = {"dataset": "another", "data": mine.fingerprint}
+    assert packaged.learnt_from(mine)
+    assert packaged.learnt_from(PairedDataset("another", {}))
+
+
+def test_a_folder_called_default_is_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Model.from_pretrained("default").recipe.name == "default/photographs"
+    Path("default").mkdir()
+    with pytest.raises(WrongCheckpoint, match="There is no model in 'default'"):
+        Model.from_pretrained("default")
+
+
 # --- the whole way ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def slipped(tmp_path_factory) -> tuple[Path, set[str]]:
+    """The sample as a file of pairs in which four captions have changed places."""
+    home = tmp_path_factory.mktemp("slipped")
+    split = open_sample().splits["train"]
+    image_of = split.image_of.copy()
+    moved = np.array([0, 21, 42, 63])
+    image_of[moved] = image_of[np.roll(moved, 1)]
+    lines = [
+        {"image": str((split.files or ())[image]), "caption": caption, "split": "train"}
+        for caption, image in zip(split.captions, image_of, strict=True)
+    ]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    (home / "slipped.jsonl").write_text(text)
+    return home / "slipped.jsonl", {split.captions[n] for n in moved}
+
+
+@pytest.fixture(scope="module")
+def stored(slipped, tmp_path_factory) -> Path:
+    """Its features, as `avow features` makes them."""
+    out = tmp_path_factory.mktemp("features") / "stored"
+    extract(
+        open_dataset(str(slipped[0])), efficientnet_lite2.build(size=256), out, progress=False
+    )
+    return out
+
+
+def test_the_packaged_model_finds_slipped_captions(slipped, stored, tmp_path):
+    """In somebody's own pictures, without any training."""
+    command = ["audit", str(slipped[0]), "--run", "default", "--features", str(stored)]
+    told = CliRunner().invoke(
+        app, [*command, "--out", str(tmp_path / "out"), "--device", "cpu", "--json"]
+    )
+    assert told.exit_code == 0, told.output
+    about = json.loads(told.output.splitlines()[-1])
+    assert about["pairs"] == 72 and not about["in_sample"]
+    assert about["judged_by"] == "judged by the model that comes with Avow"
+    lines = (tmp_path / "out" / "pairs.jsonl").read_text().splitlines()
+    first = [json.loads(line)["caption"] for line in lines[:6]]
+    assert len(slipped[1] & set(first)) >= 3
+
+
+def test_light_folds_from_stored_features(slipped, stored, tmp_path):
+    command = ["audit", str(slipped[0]), "--features", str(stored), "--folds", "2"]
+    command += ["--out", str(tmp_path / "out"), "--device", "cpu"]
+    changes = ["--set", "train.batch=12", "--set", "train.epochs=3"]
+    told = CliRunner().invoke(app, [*command, *changes])
+    assert told.exit_code == 0, told.output
+    assert "2 fold models by the recipe audit/light on cpu" in told.output
+    found = Model.from_pretrained(tmp_path / "out" / "folds" / "fold0")
+    assert found.visual["parts"] == Recipe.open("audit/light").features.grid ** 2
+    about = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert about["judged_by"] == "judged by 2 models (audit/light) that had not seen them"
 
 
 @pytest.mark.slow
 def test_audit_from_the_command_line(tmp_path, monkeypatch):
     """Fold models, then a run: lists, page, and nothing trained or scored twice."""
-    from typer.testing import CliRunner
-
     monkeypatch.chdir(tmp_path)
     data = write_precomp(tmp_path / "toy_precomp")
     (tmp_path / "toy.toml").write_text(as_toml(small_recipe(data, epochs=2)))

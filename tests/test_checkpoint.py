@@ -212,7 +212,7 @@ def test_a_folder_without_a_model(tmp_path):
         Model.from_pretrained(tmp_path)
     assert str(caught.value) == (
         f"There is no model in {str(tmp_path)!r}. Expected a folder made by `avow train` or "
-        "`save_pretrained`."
+        "`save_pretrained`, or 'default' for the model that comes with Avow."
     )
 
 

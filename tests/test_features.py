@@ -20,9 +20,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from avow.assembly.features import cell_boxes, default_folder, extract, pooled
+from avow.assembly.recipe import Recipe
+from avow.assembly.stores import open_store
 from avow.core.contracts import Backbone, PairedDataset, Split
 from avow.core.errors import BadData, BadFeatures, BadRecipe, NoRoom, UnknownName
 from avow.core.places import avow_home
+from avow.data._coarse import coarser
 from avow.data._features import FeatureRows, FeatureStore, NpyRows
 from avow.data._shards import ShardWriter
 
@@ -441,6 +444,47 @@ def test_gathering_rows_equals_a_plain_loop(tmp_path_factory, data):
     gathered = rows.rows(np.array(index, np.int64))
     assert gathered.shape == (len(index), 2, 3) and gathered.dtype == np.float16
     np.testing.assert_array_equal(gathered, np.array(expected).reshape(-1, 2, 3))
+
+
+def test_a_coarser_grid_is_the_mean_of_neighbouring_cells(photographs, tmp_path):
+    fine = make(dataset_of(photographs), tmp_path / "fine", grid=6)
+    found = coarser(fine, 2)
+    every = np.arange(11)
+    cells = fine.split("train").rows(every).astype(np.float32)
+    for image in range(11):
+        for row in range(2):
+            for column in range(2):
+                inside = [
+                    cells[image, 6 * (3 * row + down) + 3 * column + right]
+                    for down in range(3)
+                    for right in range(3)
+                ]
+                np.testing.assert_allclose(
+                    found.split("train").rows(every)[image, 2 * row + column],
+                    np.mean(inside, 0),
+                    rtol=2e-3,
+                    atol=1e-3,
+                )
+    np.testing.assert_allclose(found.boxes, cell_boxes(2), atol=1e-6)
+    found.check(grid=2)
+    assert found.fingerprint != fine.fingerprint
+    assert found.split("train").rows_of(["nobody.png"]).tolist() == [-1]
+
+
+def test_a_recipe_reads_a_finer_store_in_the_usual_place(photographs, tmp_path, monkeypatch):
+    monkeypatch.setenv("AVOW_HOME", str(tmp_path))
+    recipe = Recipe.open("audit/light", ["data.name=crops"])
+    with pytest.raises(BadFeatures, match="avow features crops --backbone efficientnet_lite2"):
+        open_store(recipe, "crops", None)
+    grid = recipe.features.grid if recipe.features else 0
+    make(
+        dataset_of(photographs),
+        default_folder("crops", "efficientnet_lite2", 256, 6),
+        grid=6,
+    )
+    assert open_store(recipe, "crops", None).manifest["grid"] == grid
+    plain = Recipe.open("flickr8k/vse_infty_tcl")
+    assert open_store(plain, "crops", None).manifest["grid"] == 6
 
 
 @pytest.mark.parametrize("wrong", [-1, 11])

@@ -92,7 +92,7 @@ def test_unknown_part():
         (
             "method.text=lstm",
             "text of 'vse_infty' in methods is 'lstm'. Expected one of: 'gru', 'glove', "
-            "'bert', 'minilm', 'adapted'.",
+            "'bert', 'minilm', 'adapted', 'kept'.",
         ),
         (
             "tau",

@@ -17,15 +17,14 @@ from avow.assembly.evaluate import (
     facts,
     score_views,
 )
-from avow.assembly.features import default_folder
 from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.scores import Blocks, batches, compare, encode, from_vectors
+from avow.assembly.stores import open_store
 from avow.assembly.two_stage import Items, pooled_scores, rerank
 from avow.core.contracts import PairedDataset, VectorMethod
 from avow.core.errors import BadData, BadFeatures
 from avow.data._captions import TokenTable
-from avow.data._features import FeatureStore
 from avow.data._open import open_dataset
 from avow.data._subsets import images_in
 from avow.metrics.recall import bootstrap, ranks, summarise
@@ -195,10 +194,10 @@ def open_splits(
     dataset = open_dataset(**wanted)
     store = None
     if model.recipe.features is not None:
-        made = model.recipe.features
-        usual = default_folder(dataset.name, made.label, made.size, made.grid)
-        store = FeatureStore.open(features or usual)
-        store.check(dataset=dataset, identity=model.visual["identity"], grid=made.grid)
+        grid = model.recipe.features.grid
+        named = replace(model.recipe, data=wanted)
+        store = open_store(named, dataset.name, features)
+        store.check(dataset=dataset, identity=model.visual["identity"], grid=grid)
     splits = {name: FeaturedSplit.join(dataset, name, store) for name in names}
     for chosen in splits.values():
         if chosen.dim != model.visual["dim"]:

@@ -32,7 +32,7 @@ from avow.assembly.recipe import Recipe
 from avow.assembly.scores import batches, encode
 from avow.blocks.pretrained import text_files
 from avow.core import folder
-from avow.core.contracts import Backbone, Method, Regions, Tokeniser
+from avow.core.contracts import Backbone, Method, PairedDataset, Regions, Tokeniser
 from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
 from avow.core.files import new_folder
 from avow.core.fingerprint import of_text
@@ -43,6 +43,8 @@ from avow.data._wordpiece import WordPieces
 
 Images = Sequence[str | Path | Image.Image] | Regions | Float[Tensor, "images parts dim"]
 FORMAT = 1
+DEFAULT = "default"
+"""The name of the model that comes with Avow."""
 _AT_ONCE = 256
 
 
@@ -67,7 +69,10 @@ class Model:
 
     @classmethod
     def from_pretrained(cls, run: str | Path, device: str = "cpu") -> "Model":
-        """Open a run of `avow train`, or a folder that `save_pretrained` wrote."""
+        """Open a run of `avow train`, or a folder that `save_pretrained` wrote.
+
+        "default" is the model that comes with Avow.
+        """
         home = _model_folder(Path(run))
         about = read_json(home / "avow.json")
         if about.get("format") != FORMAT:
@@ -122,6 +127,14 @@ class Model:
                 content = tensor.detach().cpu().contiguous().numpy().tobytes()
                 parts += [name, hashlib.sha256(content).hexdigest()]
         return of_text(parts)
+
+    def learnt_from(self, dataset: PairedDataset) -> bool:
+        """Whether the training split of `dataset` was learnt from, as far as its name tells.
+
+        The same pairs under another name are not known again.
+        """
+        names = (self.history.get("dataset"), *self.history.get("learnt", ()))
+        return dataset.name in names or self.history.get("data") == dataset.fingerprint
 
     @property
     def device(self) -> torch.device:
@@ -240,7 +253,7 @@ def build_views(
 def build_tokeniser(recipe: Recipe, captions: Sequence[str]) -> Tokeniser:
     """The tokeniser a recipe's text encoder needs; word lists come from `captions`."""
     kind = recipe.method.get("text", "gru")
-    if kind in ("bert", "minilm", "adapted"):
+    if kind in ("bert", "minilm", "adapted", "kept"):
         source = recipe.method.get("text_source", "") or (
             "bert-base-uncased" if kind == "bert" else "minilm"
         )
@@ -254,8 +267,22 @@ def _open_tokeniser(home: Path) -> Tokeniser:
     return WordPieces.open(home / "tokenizer.json")
 
 
+def packaged_folder() -> Path:
+    """Where the model lies that comes with Avow."""
+    folder = Path(avow.__file__).parent / "weights" / DEFAULT
+    if not (folder / "avow.json").is_file():
+        raise WrongCheckpoint(
+            "This copy of Avow comes without its default model. Expected one in the folder "
+            "'avow/weights/default'; install Avow from a release, or name a model with "
+            "--model (a run's folder, 'clip', 'siglip2', a hub name)."
+        )
+    return folder
+
+
 def _model_folder(run: Path) -> Path:
     """The folder with the weights: `run` itself, or its best checkpoint."""
+    if run == Path(DEFAULT) and not run.exists():
+        return packaged_folder()
     if (run / "avow.json").is_file():
         return run
     pointer = run / "best"
@@ -263,7 +290,7 @@ def _model_folder(run: Path) -> Path:
         return run / pointer.read_text().strip()
     raise WrongCheckpoint(
         f"There is no model in {str(run)!r}. Expected a folder made by `avow train` or "
-        "`save_pretrained`."
+        "`save_pretrained`, or 'default' for the model that comes with Avow."
     )
 
 

@@ -8,14 +8,14 @@ from jaxtyping import Float, Int
 
 from avow.core.contracts import PairedDataset, Regions
 from avow.core.errors import BadData, BadFeatures
-from avow.data._features import FeatureRows, FeatureStore, NpyRows
+from avow.data._features import FeatureStore, NpyRows, Rows
 
 
 @dataclass(frozen=True)
 class FeaturedSplit:
     """Images that have features, and their captions; others are left out."""
 
-    source: FeatureRows | NpyRows
+    source: Rows
     image_ids: tuple[str, ...]
     rows: Int[np.ndarray, " images"]
     """For each image, its row in `source`."""

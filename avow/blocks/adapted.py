@@ -31,6 +31,7 @@ class AdaptedTransformer(nn.Module):
     """Token ids in, one state per token out."""
 
     def __init__(self, source: str, rank: int):
+        """rank: of the changes; 0 for none, which leaves nothing to learn."""
         super().__init__()
         folder = model_files(source)
         config: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))
@@ -51,7 +52,7 @@ class AdaptedTransformer(nn.Module):
         # the changes mean nothing beside other weights, so which these are is saved with them
         self.register_buffer("beside", _number_of(self._words))
         self.low, self.high = nn.ParameterDict(), nn.ParameterDict()
-        for layer in range(self.layers):
+        for layer in range(self.layers if rank else 0):
             for part in _CHANGED:
                 outside, inside = self._own(part, layer).shape
                 first = torch.randn(rank, inside) / math.sqrt(inside)
@@ -59,7 +60,7 @@ class AdaptedTransformer(nn.Module):
                 self.high[f"{part}{layer}"] = nn.Parameter(torch.zeros(outside, rank))
         self._sums: dict[str, Tensor] = {}
         self._sums_of: tuple[int, ...] = ()
-        self.register_load_state_dict_pre_hook(_refuse_others)
+        self.register_load_state_dict_pre_hook(refuse_others)
 
     @property
     def _words(self) -> Tensor:
@@ -113,7 +114,7 @@ class AdaptedTransformer(nn.Module):
 
     def _weights(self) -> dict[str, Tensor]:
         """W + B A of every changed matrix; kept while nothing is learnt."""
-        if self.training or torch.is_grad_enabled():
+        if self.training or torch.is_grad_enabled() or not self.low:
             return self._summed()
         state = tuple(parameter._version for parameter in self.parameters())
         if self._sums_of != state or self._sums["qkv0"].device != self._words.device:
@@ -122,11 +123,14 @@ class AdaptedTransformer(nn.Module):
 
     def _summed(self) -> dict[str, Tensor]:
         return {
-            f"{part}{layer}": self._own(part, layer)
-            + self.high[f"{part}{layer}"] @ self.low[f"{part}{layer}"]
+            f"{part}{layer}": self._changed(part, layer)
             for part in _CHANGED
             for layer in range(self.layers)
         }
+
+    def _changed(self, part: str, layer: int) -> Tensor:
+        own, name = self._own(part, layer), f"{part}{layer}"
+        return own + self.high[name] @ self.low[name] if name in self.low else own
 
 
 def _gathered(state: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
@@ -163,7 +167,7 @@ def _number_of(words: Float[Tensor, "words dim"]) -> Int[Tensor, ""]:
     return torch.tensor(int(letters[:15], 16))
 
 
-def _refuse_others(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
+def refuse_others(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
     given = state.get(f"{prefix}beside")
     if given is not None and int(given) != int(module.get_buffer("beside")):
         raise RuntimeError("it was trained beside other weights of its text network")

@@ -5,6 +5,7 @@ glove    the same, started from GloVe vectors
 bert     a transformer (local folder or hub name), fine-tuned
 minilm   the transformer inside the MiniLM wheel, fine-tuned
 adapted  the same, frozen, with low-rank changes that are learnt and saved alone
+kept     the same, frozen, which reads every caption once; a small head learns
 """
 
 from abc import ABC, abstractmethod
@@ -16,14 +17,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from avow.blocks.adapted import AdaptedTransformer
+from avow.blocks.adapted import AdaptedTransformer, refuse_others
+from avow.blocks.kept import caption_reader
 from avow.blocks.pretrained import text_model
-from avow.blocks.projection import spread
+from avow.blocks.projection import Bend, spread
 from avow.blocks.recurrent import Gru, OneWayGru, TwoWayGru
 from avow.core.contracts import Tokens
 from avow.core.errors import BadRecipe
 
-TextKind = Literal["gru", "glove", "bert", "minilm", "adapted"]
+TextKind = Literal["gru", "glove", "bert", "minilm", "adapted", "kept"]
 Way = Literal["both", "ahead"]
 RANK = 32
 """Of the changes to a frozen transformer."""
@@ -140,6 +142,28 @@ class AdaptedText(TextEncoder):
         return self.project(self.drop(self.transformer(text.ids, text.present)))
 
 
+class KeptText(TextEncoder):
+    """A frozen transformer that reads every caption once, and a small head that learns.
+
+    Every token gets the state of its whole caption, so that any pool gives that back.
+    """
+
+    def __init__(self, source: str, dim: int, dropout: float):
+        super().__init__()
+        self.reader = caption_reader(source)
+        # the head means nothing beside another network, so which it was is saved with it
+        self.register_buffer("beside", self.reader.number)
+        self.register_load_state_dict_pre_hook(refuse_others)
+        self.drop = nn.Dropout(dropout)
+        self.straight = spread(nn.Linear(self.reader.dim, dim))
+        self.bend = Bend(self.reader.dim, dim // 2, dim)
+
+    def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]:
+        whole = self.drop(self.reader.read(text))[:, None]
+        states = self.straight(whole) + self.bend(whole)
+        return states.expand(-1, text.ids.shape[1], -1)
+
+
 def build_text(
     kind: TextKind,
     *,
@@ -156,5 +180,7 @@ def build_text(
         return WordGru(vocabulary, word_dim, dim, dropout, way)
     if kind == "adapted":
         return AdaptedText(source or "minilm", RANK, dim, dropout)
+    if kind == "kept":
+        return KeptText(source or "minilm", dim, dropout)
     usual = {"bert": "bert-base-uncased", "minilm": "minilm"}[kind]
     return TransformerText(source or usual, pretrained, dim, dropout)

@@ -11,10 +11,17 @@ def audit(
     dataset: Annotated[str, typer.Argument(help="Dataset name, folder or file.")],
     run: Annotated[
         Path | None,
-        typer.Option(help="A trained run that judges; default: fold models are trained."),
+        typer.Option(
+            help="A trained run that judges, or 'default', the model that comes with Avow; "
+            "without it fold models are trained."
+        ),
     ] = None,
     recipe: Annotated[
-        str, typer.Option(help="Recipe of the fold models; default DATASET/vse_infty_tcl_decl.")
+        str,
+        typer.Option(
+            help="Recipe of the fold models; default audit/light, and with CUDA "
+            "DATASET/vse_infty_tcl_decl where there is one."
+        ),
     ] = "",
     folds: Annotated[
         int, typer.Option(help="Fold models, each judging what it never saw.")
@@ -82,16 +89,17 @@ def audit(
         opened, splits = open_splits(model, dataset, features, [split])
         whole = splits[split]
         parts = [parted(whole, whole.image_ids, model)]
-        learnt = split == "train" and model.history.get("data") == opened.fingerprint
-        told = f"judged by {run.name}"
+        learnt = split == "train" and model.learnt_from(opened)
+        told = f"judged by {_named(run)}"
     else:
         if split != "train":
             raise typer.BadParameter(
                 "fold models judge the train split; name a --run for others"
             )
         opened = open_dataset(dataset)
-        chosen = fold_recipe(recipe, dataset, opened.name, change or [], seed)
+        chosen = fold_recipe(recipe, dataset, opened.name, change or [], seed, where)
         store = open_features(chosen, opened, features)
+        typer.echo(f"{folds} fold models by the recipe {chosen.name} on {where}", err=True)
         trained = train_folds(
             chosen,
             opened,
@@ -106,7 +114,8 @@ def audit(
             parted(whole, fold.images, Model.from_pretrained(fold.run, where))
             for fold in trained
         ]
-        learnt, told = False, f"judged by {folds} models that had not seen them"
+        told = f"judged by {folds} models ({chosen.name}) that had not seen them"
+        learnt = False
     plan = AuditPlan(split, learnt, told, worst, threshold, gallery, seed)
     found, about = audit_parts(opened, whole, parts, plan, home, where, not as_json)
     if as_json:
@@ -120,3 +129,7 @@ def audit(
         f"estimated share of wrong pairs {about['share']:.1%}.{learnt_note}"
     )
     typer.echo(f"page: {about['page']}")
+
+
+def _named(run: Path) -> str:
+    return "the model that comes with Avow" if str(run) == "default" else run.name

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Float32, Int, Shaped
@@ -28,6 +28,23 @@ MANIFEST = "manifest.json"
 BOXES = "boxes.npy"
 
 _ROWS_AT_ONCE = 256
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """The features of one split, row by row."""
+
+    ids: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def __len__(self) -> int: ...
+
+    def rows(
+        self, index: Int[np.ndarray, " items"]
+    ) -> Shaped[np.ndarray, "items parts dim"]: ...
+
+    def rows_of(self, image_ids: Sequence[str]) -> Int[np.ndarray, " images"]: ...
 
 
 class FeatureRows:
@@ -177,7 +194,7 @@ class FeatureStore:
         folder: Path,
         manifest: dict[str, Any],
         boxes: Float[np.ndarray, "parts 4"],
-        splits: dict[str, FeatureRows],
+        splits: Mapping[str, Rows],
     ):
         self.folder = folder
         self.manifest = manifest
@@ -222,7 +239,7 @@ class FeatureStore:
         """The images that could not be read: their `id`, `split` and `reason`."""
         return self.manifest["skipped"]
 
-    def split(self, name: str) -> FeatureRows:
+    def split(self, name: str) -> Rows:
         if name not in self._splits:
             raise UnknownName(f"the features of {str(self.folder)!r}", name, self.names)
         return self._splits[name]

@@ -18,9 +18,8 @@ from jaxtyping import Float, Num
 from PIL import Image
 from torch import Tensor
 
-import avow
 from avow.assembly.evaluate import encode_captions
-from avow.assembly.model import Model
+from avow.assembly.model import DEFAULT, Model, packaged_folder
 from avow.assembly.pairs import some
 from avow.assembly.photographs import pixel_regions
 from avow.assembly.scores import batches, encode
@@ -33,7 +32,6 @@ from avow.retrieval.deferred import MODULE, outside
 from avow.retrieval.hub import HubEncoder
 from avow.retrieval.quick import Texts, quick_texts
 
-DEFAULT = "default"
 ALIASES = {
     "siglip2": "google/siglip2-base-patch16-224",
     "clip": "openai/clip-vit-base-patch32",
@@ -59,18 +57,6 @@ def open_encoder(name: str = DEFAULT, device: str = "cpu") -> Encoder:
         return outside(name)
     known = str(folder.resolve()) if folder.is_dir() else ALIASES.get(name, name)
     return HubEncoder.open(known, device)
-
-
-def packaged_folder() -> Path:
-    """Where the model lies that comes with Avow."""
-    folder = Path(avow.__file__).parent / "weights" / DEFAULT
-    if not (folder / "avow.json").is_file():
-        raise WrongCheckpoint(
-            "This copy of Avow comes without its default model. Expected one in the folder "
-            "'avow/weights/default'; install Avow from a release, or name a model with "
-            "--model (a run's folder, 'clip', 'siglip2', a hub name)."
-        )
-    return folder
 
 
 class ModelEncoder(Encoder):

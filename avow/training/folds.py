@@ -6,6 +6,7 @@ Images are dealt out, and their captions follow. Every fold is a run of its own 
 folder, and is trained on where it was stopped.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,8 +66,11 @@ def train_folds(
     *,
     progress: bool = True,
     device: str | None = None,
-) -> list[Fold]:
-    """One run per fold of the training split; those already trained are kept."""
+) -> Iterator[Fold]:
+    """One run per fold of the training split, each when it is asked for.
+
+    Those already trained are kept.
+    """
     if "train" not in dataset.splits or folds < FEWEST:
         raise BadData(
             f"The dataset {dataset.name!r} cannot be judged in {folds} folds of a training "
@@ -74,8 +78,9 @@ def train_folds(
             "with --run to judge other splits."
         )
     split = dataset.splits["train"]
+    if store is not None and "dev" not in dataset.splits:
+        store = _with_dev(store)
     fold_of = deal(len(split.image_ids), folds, recipe.train.seed)
-    done = []
     for number in range(folds):
         learnt = chosen(split, fold_of != number)
         judged = chosen(split, fold_of == number)
@@ -86,11 +91,17 @@ def train_folds(
         open_run(run, recipe, resume=True)
         model, course = enrol(recipe, PairedDataset(dataset.name, parts), store)
         train(model, course, run, resume=True, progress=progress, device=device)
-        done.append(Fold(run, judged.image_ids))
-    return done
+        yield Fold(run, judged.image_ids)
 
 
 def _last_images(split: Split) -> Split:
     """A tenth of the images, at most 500: enough to choose an epoch by."""
     count = len(split.image_ids)
     return chosen(split, np.arange(count) >= count - max(1, min(500, count // 10)))
+
+
+def _with_dev(store: FeatureStore) -> FeatureStore:
+    """The same store, in which images of the training split are found as dev images too."""
+    splits = {name: store.split(name) for name in store.names}
+    splits["dev"] = splits["train"]
+    return FeatureStore(store.folder, store.manifest, store.boxes, splits)

@@ -1,0 +1,42 @@
+"""Which stored features a recipe reads: those named, those in the usual place, or finer ones.
+
+A store with more cells per side than a recipe asks for serves it too, where they can be taken
+together: 6 x 6 cells are 2 x 2 blocks of nine.
+"""
+
+from pathlib import Path
+
+from avow.assembly.features import default_folder
+from avow.assembly.recipe import Recipe
+from avow.core.errors import BadFeatures
+from avow.data._coarse import coarser
+from avow.data._features import FeatureStore
+
+FINEST = 24
+"""Cells per side up to which a finer store is looked for."""
+
+
+def open_store(recipe: Recipe, dataset: str, where: Path | None) -> FeatureStore:
+    """The features of `dataset` for a recipe that wants some: `where`, or their usual place."""
+    wanted = recipe.features
+    assert wanted is not None, "the recipe asks for features"
+    store = FeatureStore.open(where or _usual(recipe, dataset))
+    fine = store.manifest["grid"]
+    divides = fine > wanted.grid and fine % wanted.grid == 0
+    return coarser(store, wanted.grid) if divides else store
+
+
+def _usual(recipe: Recipe, dataset: str) -> Path:
+    wanted = recipe.features
+    assert wanted is not None
+    grids = range(wanted.grid, FINEST + 1, wanted.grid)
+    places = [default_folder(dataset, wanted.label, wanted.size, grid) for grid in grids]
+    for folder in places:
+        if folder.exists():
+            return folder
+    named = "".join(f" --{key} {value}" for key, value in wanted.settings.items())
+    raise BadFeatures(
+        f"There are no features for {recipe.name!r} in {str(places[0])!r}. Expected those "
+        f"of its backbone; make them with: avow features {recipe.data['name']} "
+        f"--backbone {wanted.backbone} --size {wanted.size} --grid {wanted.grid}{named}"
+    )
