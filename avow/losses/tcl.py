@@ -54,7 +54,7 @@ class Tcl(Loss):
             )
             agrees = lesson.epoch >= self.agree_from
             for _ in range(self.agreement_steps if agrees else 0):
-                yield agreement(*similarities(), self.tau, self.evidence)
+                yield agreement(*similarities(), tau=self.tau, evidence=self.evidence)
         elif self.learn == "image":
             yield self._learn(scores[0], lesson.match, weight)
         else:

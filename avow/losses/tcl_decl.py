@@ -73,7 +73,7 @@ class TclDecl(SiftingLoss):
         yield to_text + to_image
         agrees = lesson.epoch >= self.agree_from
         for _ in range(self.agreement_steps if agrees else 0):
-            yield agreement(*similarities(), self.tau, self.evidence)
+            yield agreement(*similarities(), tau=self.tau, evidence=self.evidence)
 
     def _learn(
         self,
