@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from avow.core.contracts import Encoded
 
 Compare = Callable[[Encoded, Encoded], Float[Tensor, "*kinds images texts"]]
+Prepare = Callable[[Encoded], Encoded]
 MB = 2**20
 _ON_A_DEVICE = 512 * MB
 
@@ -26,11 +27,13 @@ def in_tiles(
     pair_bytes: int,
     most: int,
     recompute: bool = False,
+    prepare: tuple[Prepare, Prepare] | None = None,
 ) -> Float[Tensor, "*kinds images texts"]:
     """What `compare` gives for all pairs at once, from tiles of at most `most` bytes.
 
     pair_bytes: the largest intermediate of one pair, with all its padding.
     recompute: keep nothing of a tile for the gradient, and compute it a second time then.
+    prepare: what to make of the images and of the texts of a tile, once for all it meets.
     """
     run = _forgetful(compare) if recompute and torch.is_grad_enabled() else compare
     images, texts = len(visual.parts), len(text.parts)
@@ -41,6 +44,8 @@ def in_tiles(
     rows = min(images, max(1, math.isqrt(pairs), pairs // texts))
     visuals, row_places = _cut(visual, rows)
     captions, column_places = _cut(text, max(1, pairs // rows))
+    if prepare is not None:
+        visuals, captions = map(prepare[0], visuals), [prepare[1](tile) for tile in captions]
     strips = [torch.cat([run(tile, other) for other in captions], -1) for tile in visuals]
     return torch.cat(strips, -2).index_select(-2, row_places).index_select(-1, column_places)
 

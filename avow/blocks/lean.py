@@ -1,0 +1,136 @@
+"""The attention of `blocks.attention` where no gradient is wanted, in few passes on a processor.
+
+What is learnt keeps the published order of operations, because rounding decides kinks there.
+A score that is only read may take a shorter way to the same number:
+
+- a cosine does not ask how long the weights are, so they are exponentials without their sum:
+  for clipped products of l2 norm 1 they lie between exp(-slope smooth) and exp(smooth);
+- items that ask lie along the last axis, their parts along the one before. Lengths are then
+  sums over an outer axis, which run at the speed of memory; sums over the dozen words of a
+  caption, next to each other in memory, take ten times as long and more;
+- masks are not applied where nothing is masked, and results go where they are read next.
+
+    [contexts, context_parts, query_parts, queries]
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from avow.blocks import attention
+from avow.blocks.attention import Focus, gram
+from avow.blocks.normalise import precise
+from avow.core.contracts import Encoded
+
+_EPSILON = 1e-8  # outside the root, as `normalise.unit` has it
+_SHARPEST, _LOWEST = 20.0, -3.0  # logits whose exponentials float32 holds and tells from 0
+
+Turned = Float[Tensor, "contexts context_parts query_parts queries"]
+
+
+@dataclass(frozen=True)
+class Context(Encoded):
+    """Items that are looked at, with the products of their parts among themselves."""
+
+    among: Float[Tensor, "items parts parts"] | None = None
+
+
+@dataclass(frozen=True)
+class Query(Encoded):
+    """Items that look, stored part after part as `raw_products` reads them."""
+
+    lengths: Float[Tensor, "parts items"] | None = None
+
+
+def as_query(items: Encoded) -> Query:
+    parts = items.parts.transpose(0, 1).contiguous().transpose(0, 1)
+    return Query(parts, items.present, lengths=lengths(items))
+
+
+def as_context(items: Encoded) -> Context:
+    return Context(items.parts.contiguous(), items.present, among=gram(items))
+
+
+def is_worthwhile(like: Tensor) -> bool:
+    """Whether there is a short way for numbers such as these."""
+    return like.device.type == "cpu" and not torch.is_grad_enabled()
+
+
+def is_possible(query: Encoded, context: Encoded, how: Focus) -> bool:
+    """Whether a comparison of these may go the short way."""
+    # a single pair may be one of many under `vmap`, where nothing may be asked of a mask
+    several = len(query.parts) * len(context.parts) > 1
+    mild = 0 < how.smooth <= _SHARPEST and -how.slope * how.smooth >= _LOWEST
+    usual = mild and how.norm == "clipped_l2norm"
+    return several and usual and is_worthwhile(query.parts)
+
+
+def look(
+    query: Encoded, context: Encoded, how: Focus
+) -> Float[Tensor, "contexts queries query_parts"]:
+    """How well each query part is met by what it looks at, this way where it is possible."""
+    if not is_possible(query, context, how):
+        return attention.look(query, context, how)
+    products = raw_products(query, context)
+    weights = focus(products, query.present, context.present, how)
+    square = squares(weights, among(context))
+    return cosine(products.mul_(weights).sum(1), square, query).mT
+
+
+def lengths(query: Encoded) -> Float[Tensor, "parts items"]:
+    """How long every part is."""
+    held = query.lengths if isinstance(query, Query) else None
+    if held is not None:
+        return held
+    kind = torch.promote_types(query.parts.dtype, torch.float32)
+    return torch.linalg.vector_norm(query.parts, dim=-1, dtype=kind).T
+
+
+def among(context: Encoded) -> Float[Tensor, "items parts parts"]:
+    """The products of the parts of an item with each other."""
+    held = context.among if isinstance(context, Context) else None
+    return gram(context) if held is None else held
+
+
+def raw_products(query: Encoded, context: Encoded) -> Turned:
+    """Every query part with every context part."""
+    asking = query.parts.transpose(0, 1)
+    flat = precise(context.parts.flatten(0, 1) @ asking.flatten(0, 1).T)
+    return flat.view(*context.present.shape, *asking.shape[:2])
+
+
+def focus(
+    products: Turned,
+    query_present: Bool[Tensor, "queries query_parts"],
+    context_present: Bool[Tensor, "contexts context_parts"],
+    how: Focus,
+) -> Turned:
+    """Weights over the context, as long as they come."""
+    weights = torch.nn.functional.leaky_relu(products, how.slope)
+    if not query_present.all():
+        weights.mul_(query_present.T)
+    # not `vector_norm`, which takes thirty times as long over an outer axis
+    length = weights.square().sum(2, keepdim=True).sqrt_()
+    weights.mul_(how.smooth / length.add_(_EPSILON)).exp_()
+    if not context_present.all():
+        weights.mul_(context_present[:, :, None, None])
+    return weights
+
+
+def squares(
+    weights: Turned, gram: Float[Tensor, "contexts context_parts context_parts"]
+) -> Float[Tensor, "contexts query_parts queries"]:
+    """The squared length of what is attended."""
+    return torch.bmm(gram, weights.flatten(2)).view_as(weights).mul_(weights).sum(1)
+
+
+def cosine(
+    dot: Float[Tensor, "contexts query_parts queries"],
+    square: Float[Tensor, "contexts query_parts queries"],
+    query: Encoded,
+) -> Float[Tensor, "contexts query_parts queries"]:
+    """From the products with what is attended, which are used up, and its squared length."""
+    length = square.clamp(min=_EPSILON**2).sqrt_().mul_(lengths(query))
+    return dot.div_(length.clamp_(min=_EPSILON))
