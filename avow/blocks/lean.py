@@ -74,7 +74,7 @@ def look(
     if not is_possible(query, context, how):
         return attention.look(query, context, how)
     products = raw_products(query, context)
-    weights = focus(products, query.present, context.present, how)
+    weights = focus(products, query.present.T, context.present[:, :, None, None], how)
     square = squares(weights, among(context))
     return cosine(products.mul_(weights).sum(1), square, query).mT
 
@@ -102,20 +102,25 @@ def raw_products(query: Encoded, context: Encoded) -> Turned:
 
 
 def focus(
-    products: Turned,
-    query_present: Bool[Tensor, "queries query_parts"],
-    context_present: Bool[Tensor, "contexts context_parts"],
+    products: Float[Tensor, "*shape"],
+    asking: Bool[Tensor, "*#shape"],
+    shown: Bool[Tensor, "*#shape"],
     how: Focus,
-) -> Turned:
-    """Weights over the context, as long as they come."""
+    along: int = -2,
+) -> Float[Tensor, "*shape"]:
+    """Weights over the context, as long as they come.
+
+    asking, shown: which parts of queries and of contexts are there. along: the axis on
+    which the query parts lie, whose products are made comparable.
+    """
     weights = torch.nn.functional.leaky_relu(products, how.slope)
-    if not query_present.all():
-        weights.mul_(query_present.T)
+    if not asking.all():
+        weights.mul_(asking)
     # not `vector_norm`, which takes thirty times as long over an outer axis
-    length = weights.square().sum(2, keepdim=True).sqrt_()
+    length = weights.square().sum(along, keepdim=True).sqrt_()
     weights.mul_(how.smooth / length.add_(_EPSILON)).exp_()
-    if not context_present.all():
-        weights.mul_(context_present[:, :, None, None])
+    if not shown.all():
+        weights.mul_(shown)
     return weights
 
 

@@ -18,6 +18,7 @@ Compare = Callable[[Encoded, Encoded], Float[Tensor, "*kinds images texts"]]
 Prepare = Callable[[Encoded], Encoded]
 MB = 2**20
 _ON_A_DEVICE = 512 * MB
+_FEW = 16  # items of a tile, below which padding is cheaper than one more tile
 
 
 def in_tiles(
@@ -66,12 +67,24 @@ def _cut(encoded: Encoded, size: int) -> tuple[list[Encoded], Int[Tensor, " item
     place = torch.arange(1, present.shape[1] + 1, device=present.device)
     lengths = (present * place).amax(1)  # up to the last part: there may be gaps before
     lengths, order = lengths.sort(descending=True)
-    longest = lengths[::size].tolist()
-    tiles = [
-        encoded.rows(rows).resized(length)
-        for rows, length in zip(order.split(size), longest, strict=True)
-    ]
+    known, tiles, start = lengths.tolist(), [], 0
+    while start < len(known):
+        stop = _end(known, start, size, alike=present.device.type == "cpu")
+        tiles.append(encoded.rows(order[start:stop]).resized(known[start]))
+        start = stop
     return tiles, order.argsort()
+
+
+def _end(known: list[int], start: int, size: int, alike: bool) -> int:
+    """Where the tile ends that begins at `start`: there are `size` items, or shorter ones.
+
+    alike: a processor rather takes a smaller tile than padding, a device does not.
+    """
+    stop = min(start + size, len(known))
+    if not alike:
+        return stop
+    others = range(start + _FEW, stop)
+    return next((place for place in others if known[place] < known[start]), stop)
 
 
 def _forgetful(compare: Compare) -> Compare:
