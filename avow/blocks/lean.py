@@ -3,8 +3,8 @@
 What is learnt keeps the published order of operations, because rounding decides kinks there.
 A score that is only read may take a shorter way to the same number:
 
-- a cosine does not ask how long the weights are, so they are exponentials without their sum:
-  for clipped products of l2 norm 1 they lie between exp(-slope smooth) and exp(smooth);
+- weights are exponentials that nobody divides by their sum: what comes of them is divided
+  instead. Products of l2 norm 1 lie within 1, and float32 holds exp(20) squared;
 - items that ask lie along the last axis, their parts along the one before. Lengths are then
   sums over an outer axis, which run at the speed of memory; sums over the dozen words of a
   caption, next to each other in memory, take ten times as long and more;
@@ -25,7 +25,7 @@ from avow.blocks.normalise import precise
 from avow.core.contracts import Encoded
 
 _EPSILON = 1e-8  # outside the root, as `normalise.unit` has it
-_SHARPEST, _LOWEST = 20.0, -3.0  # logits whose exponentials float32 holds and tells from 0
+_SHARPEST = 20.0  # the largest logit whose exponential float32 holds, and its square
 
 Turned = Float[Tensor, "contexts context_parts query_parts queries"]
 
@@ -62,9 +62,12 @@ def is_possible(query: Encoded, context: Encoded, how: Focus) -> bool:
     """Whether a comparison of these may go the short way."""
     # a single pair may be one of many under `vmap`, where nothing may be asked of a mask
     several = len(query.parts) * len(context.parts) > 1
-    mild = 0 < how.smooth <= _SHARPEST and -how.slope * how.smooth >= _LOWEST
-    usual = mild and how.norm == "clipped_l2norm"
-    return several and usual and is_worthwhile(query.parts)
+    return several and is_mild(how) and is_worthwhile(query.parts)
+
+
+def is_mild(how: Focus) -> bool:
+    """Whether float32 holds the exponentials of all logits."""
+    return 0 < how.smooth <= _SHARPEST and how.norm == "clipped_l2norm"
 
 
 def look(
@@ -76,7 +79,8 @@ def look(
     products = raw_products(query, context)
     weights = focus(products, query.present.T, context.present[:, :, None, None], how)
     square = squares(weights, among(context))
-    return cosine(products.mul_(weights).sum(1), square, query).mT
+    total = weights.sum(1)
+    return cosine(products.mul_(weights).sum(1), square, total, lengths(query)).mT
 
 
 def lengths(query: Encoded) -> Float[Tensor, "parts items"]:
@@ -132,10 +136,15 @@ def squares(
 
 
 def cosine(
-    dot: Float[Tensor, "contexts query_parts queries"],
-    square: Float[Tensor, "contexts query_parts queries"],
-    query: Encoded,
-) -> Float[Tensor, "contexts query_parts queries"]:
-    """From the products with what is attended, which are used up, and its squared length."""
-    length = square.clamp(min=_EPSILON**2).sqrt_().mul_(lengths(query))
-    return dot.div_(length.clamp_(min=_EPSILON))
+    dot: Float[Tensor, "*shape"],
+    square: Float[Tensor, "*shape"],
+    total: Float[Tensor, "*#shape"],
+    own: Float[Tensor, "*#shape"],
+) -> Float[Tensor, "*shape"]:
+    """Of query parts of length `own` with what they attend to.
+
+    dot, square: products with it and its squared length, both used up, by weights that
+    sum to `total`.
+    """
+    length = square.div_(total.square()).clamp_(min=_EPSILON**2).sqrt_().mul_(own)
+    return dot.div_(total).div_(length.clamp_(min=_EPSILON))

@@ -24,8 +24,6 @@ from avow.blocks import lean
 from avow.blocks.attention import Focus
 from avow.core.contracts import Encoded
 
-_EPSILON = 1e-8
-
 
 @dataclass(frozen=True)
 class Blocks(Encoded):
@@ -61,6 +59,7 @@ def block_matches(
 ]:
     """Of every region with what it gathers of a text, and of every word of an image."""
     assert visual.by_block is not None and text.by_block is not None, "made by `in_blocks`"
+    assert visual.lengths is not None and text.lengths is not None
     (images, regions), (texts, words) = visual.present.shape, text.present.shape
     products = torch.bmm(visual.by_block, text.by_block.mT)
     products = products.view(-1, images, regions, words, texts)
@@ -71,13 +70,14 @@ def block_matches(
     by_text = chosen.view(-1, words, texts).permute(2, 1, 0).contiguous()
     square = _squares(by_text, text).view(texts, -1, images, regions)
     dot = torch.mul(products, chosen).sum(3).permute(3, 0, 1, 2)
-    by_region = _cosines(dot, square, visual.lengths).permute(2, 0, 3, 1)
+    total_weight = by_text.sum(1).view(texts, 1, images, regions)
+    by_region = lean.cosine(dot, square, total_weight, visual.lengths).permute(2, 0, 3, 1)
 
     chosen = lean.focus(total, said, seen, how, along=2)
     square = _squares(chosen.flatten(2), visual).view(images, -1, words, texts)
     dot = products.mul_(chosen).sum(2).transpose(0, 1)
-    assert text.lengths is not None
-    by_word = _cosines(dot, square, text.lengths.mT).permute(0, 3, 2, 1)
+    by_word = lean.cosine(dot, square, chosen.sum(1)[:, None], text.lengths.mT)
+    by_word = by_word.permute(0, 3, 2, 1)
     return by_region, by_word
 
 
@@ -88,12 +88,3 @@ def _squares(
     assert context.among is not None
     formed = torch.bmm(context.among.flatten(1, 2), weights)
     return formed.view(*context.among.shape[:3], -1).mul_(weights[:, None]).sum(2)
-
-
-def _cosines(
-    dot: Float[Tensor, "items blocks *nodes"],
-    square: Float[Tensor, "items blocks *nodes"],
-    own: Float[Tensor, "blocks *nodes"] | None,
-) -> Float[Tensor, "items blocks *nodes"]:
-    length = square.clamp(min=_EPSILON**2).sqrt_().mul_(own)
-    return dot / length.clamp_(min=_EPSILON)

@@ -48,8 +48,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 from torch.utils.checkpoint import checkpoint
 
-from avow.blocks import fused
-from avow.blocks.attention import focus
+from avow.blocks import fused, lean
+from avow.blocks.attention import Focus, focus
 from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import VisualProjection, spread
 from avow.blocks.text import TextEncoder, TextKind, build_text
@@ -219,6 +219,8 @@ class SimilarityVectors(Method):
 
     def _nodes(self, images: _Images, text: Encoded) -> Float[Tensor, "images texts nodes dim"]:
         """Node 0 compares the gists, the others each a word with what it looks at."""
+        if lean.is_worthwhile(text.parts) and lean.is_mild(Focus(self.smooth)):
+            return self._lean_nodes(images, text)
         count, (texts, parts) = len(images.gist), text.present.shape
         words, real = text.parts[:, 1:].flatten(0, 1), text.present[:, 1:]
         most = self._tile_bytes(words)
@@ -233,6 +235,26 @@ class SimilarityVectors(Method):
         local = projected_gaps(weights, images.regions, words, self.local, most)
         local = local.view(count, texts, parts - 1, -1)
         return _noded(torch.cat([whole[:, :, None], local], 2))
+
+    def _lean_nodes(
+        self, images: _Images, text: Encoded
+    ) -> Float[Tensor, "images texts nodes dim"]:
+        """The same where no gradient is wanted, with words in the order `lean` has them."""
+        asking, gists = text.parts[:, 1:].transpose(0, 1), text.parts[:, 0].contiguous()
+        words, most = asking.flatten(0, 1), self._tile_bytes(asking)
+        products = precise(images.regions.flatten(0, 1) @ words.T)
+        products = products.view(*images.present.shape, *asking.shape[:2])
+        shown = images.present[:, :, None, None]
+        weights = lean.focus(products, text.present[:, 1:].T, shown, Focus(self.smooth))
+        small = weights.sum(1).mul_(_EPSILON)  # weights do not sum to one here
+        length = lean.squares(weights, images.gram).clamp_(min=small.square()).sqrt_()
+        weights.div_(length.add_(small)[:, None])
+        turned = weights.to(words.dtype).flatten(2).mT
+        local = projected_gaps(turned, images.regions, words, self.local, most)
+        local = local.view(len(local), *asking.shape[:2], -1).transpose(1, 2)
+        whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
+        nodes = torch.cat([whole[:, :, None], local], 2)
+        return nodes.div_(_lengths(nodes))
 
     def _pair_nodes(self, images: _Images, text: Encoded) -> Float[Tensor, "pairs nodes dim"]:
         """The nodes of the n-th image with the n-th text."""
@@ -322,9 +344,14 @@ def _to_unit(
 
 def _noded(nodes: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
     """Unit vectors, in the precision they have."""
+    return nodes / _lengths(nodes)
+
+
+def _lengths(nodes: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape 1"]:
+    """Never 0, in the precision of the nodes."""
     kind = torch.promote_types(nodes.dtype, torch.float32)
     length = torch.linalg.vector_norm(nodes, dim=-1, keepdim=True, dtype=kind)
-    return nodes / (length + _EPSILON).to(nodes.dtype)
+    return (length + _EPSILON).to(nodes.dtype)
 
 
 def _projected(

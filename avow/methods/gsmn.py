@@ -40,8 +40,8 @@ from avow.methods._block_matches import Blocks, block_matches, in_blocks
 
 Graph = Literal["dense", "sparse"]
 _EPSILON = 1e-8
-_WIDE = 16  # channels of a block; few may cancel out, and then products keep no digits
-_LEAN_MB = 8  # of products by block: what a processor keeps near
+FEWEST_CHANNELS = 16  # of a block, lest what is gathered cancel out beyond all digits
+_LEAN_MB = 16  # of products by block: what a processor keeps near
 _NARROWEST = 1e-14  # added to the square of a kernel's width
 
 
@@ -228,7 +228,7 @@ class Gsmn(Method):
 
     def _is_lean(self, visual: Encoded, text: Encoded) -> bool:
         exact = visual.parts.dtype == text.parts.dtype != torch.bfloat16
-        wide = visual.parts.shape[2] >= _WIDE * self.blocks
+        wide = visual.parts.shape[2] >= FEWEST_CHANNELS * self.blocks
         return exact and wide and lean.is_possible(text, visual, Focus(self.smooth))
 
     def _prepare_visual(self, visual: Encoded) -> Blocks:
