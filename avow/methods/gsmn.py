@@ -40,7 +40,7 @@ from avow.methods._block_matches import Blocks, block_matches, in_blocks
 
 Graph = Literal["dense", "sparse"]
 _EPSILON = 1e-8
-FEWEST_CHANNELS = 16  # of a block, lest what is gathered cancel out beyond all digits
+FEWEST_CHANNELS = 16  # of a block; what few gather may cancel out, and products lose digits
 _LEAN_MB = 16  # of products by block: what a processor keeps near
 _NARROWEST = 1e-14  # added to the square of a kernel's width
 
@@ -198,7 +198,7 @@ class Gsmn(Method):
             size = self.blocks * regions * words * text.parts.element_size()
             prepare = self._prepare_visual, self._prepare_text
             few = min(most, _LEAN_MB * MB)
-            return in_tiles(self._compare_lean, visual, text, size, few, prepare=prepare)
+            return in_tiles(self._compare, visual, text, size, few, prepare=prepare)
         # what every node gathers, and its product with the node
         size = 2 * (regions + words) * text.parts.shape[2] * text.parts.element_size()
         return in_tiles(self._compare, visual, text, size, most, recompute=self.recompute)
@@ -247,6 +247,8 @@ class Gsmn(Method):
         return torch.stack([from_images, from_texts])
 
     def _compare(self, visual: Encoded, text: Encoded) -> Float[Tensor, "2 images texts"]:
+        if isinstance(visual, Blocks) or self._is_lean(visual, text):
+            return self._compare_lean(visual, text)
         regions, words = visual.parts, text.parts
         seen, said = visual.present[:, None], text.present[None]
         products = precise(torch.einsum("ird,twd->itrw", regions, words))
