@@ -1,4 +1,4 @@
-"""The attention of `blocks.attention` where no gradient is wanted, in few passes on a processor.
+"""The attention of `blocks.attention` in few passes, on a processor where nothing is learnt.
 
 What is learnt keeps the published order of operations, because rounding decides kinks there.
 A score that is only read may take a shorter way to the same number:
@@ -96,6 +96,21 @@ def among(context: Encoded) -> Float[Tensor, "items parts parts"]:
     """The products of the parts of an item with each other."""
     held = context.among if isinstance(context, Context) else None
     return gram(context) if held is None else held
+
+
+def unit_weights(
+    asking: Float[Tensor, "query_parts queries dim"],
+    asking_present: Bool[Tensor, "query_parts queries"],
+    context: Context,
+    how: Focus,
+) -> Float[Tensor, "contexts context_parts rows"]:
+    """Weights scaled, so that what is attended has length 1; a row is a query part."""
+    products = precise(context.parts.flatten(0, 1) @ asking.flatten(0, 1).T)
+    products = products.view(*context.present.shape, *asking.shape[:2])
+    weights = focus(products, asking_present, context.present[:, :, None, None], how)
+    small = weights.sum(1).mul_(_EPSILON)  # weights do not sum to one here
+    length = squares(weights, among(context)).clamp_(min=small.square()).sqrt_()
+    return weights.div_(length.add_(small)[:, None]).flatten(2).to(asking.dtype)
 
 
 def raw_products(query: Encoded, context: Encoded) -> Turned:

@@ -94,9 +94,7 @@ class Partwise(Method):
         size = 4 * numbers  # what lies between is float32, whatever the parts are
         most = self.tile_mb * MB or usual(visual.parts.device, self.pairing.tile_mb)
         first, second = (partial(self.pairing.prepare, side=side) for side in get_args(Side))
-        return in_tiles(
-            self.pairing, visual, text, size, most, self.recompute, (first, second)
-        )
+        return in_tiles(self.pairing, visual, text, size, most, self.recompute, (first, second))
 
     def similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
         return squashed(self.score(visual, text), self.squash, self.pairing.largest)

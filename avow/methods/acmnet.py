@@ -94,7 +94,11 @@ class ConfidenceMatching(Pairing):
     ) -> Float[Tensor, "contexts queries parts"]:
         """Eq. 12 or 18: the layer of two vectors side by side is a sum of two halves."""
         of_part, of_whole = self.gate.weight[0].chunk(2)
-        own = precise(parts @ of_part.to(parts.dtype))
+        # queries that `lean` prepared lie part after part, and are not copied to be read
+        turned = parts.transpose(0, 1)
+        stored = turned if turned.is_contiguous() else parts
+        own = precise(stored @ of_part.to(parts.dtype))
+        own = own.T if stored is turned else own
         other = precise(whole @ of_whole.to(whole.dtype)) + self.gate.bias
         return torch.sigmoid(own + other[:, None, None])
 

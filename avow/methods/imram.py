@@ -75,7 +75,6 @@ class Memory(nn.Module):
             new = fresh.tanh_().lerp_(query.expand_as(fresh), gate.sigmoid_())
         return unit(precise(new)).to(new.dtype) if self.norm else new
 
-
     def told(self, context: Float[Tensor, "contexts context_parts dim"]) -> "Told":
         """What the context says to gate and fresh content, once for all who look at it."""
         return _seen(self.gate, context), _seen(self.fresh, context)
