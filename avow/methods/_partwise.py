@@ -34,7 +34,7 @@ class Pairing(nn.Module, ABC):
 
     largest: float | None
     """The largest score there can be; None where there is no such number."""
-    tile_mb = 4
+    tile_mb = 8
     """What a tile may take on a processor, where nobody says otherwise."""
 
     @abstractmethod
