@@ -9,8 +9,8 @@ Weights are random and items are shaped like Flickr30K's. Scoring begins with en
 A fraction is the arithmetic of our way (counted by formula, see `_flops`) per second, over
 what one large product of matrices reaches just before and after in the same precision. On
 a processor it is also given in the seconds that the processor itself spent, which other
-programs do not lengthen, and so is `ratio`. It compares with the loop over captions of published systems
-(see `_plain`), in float32, run on some captions and scaled up to all.
+programs do not lengthen, and so is `ratio`. That compares with the loop over captions of
+published systems (see `_plain`), in float32, run on some captions and scaled up to all.
 
 `--train` times a step of TCL: two networks, without and with three steps of agreement.
 """
