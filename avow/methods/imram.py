@@ -88,7 +88,11 @@ Told = tuple[
 def _seen(
     layer: nn.Linear, context: Float[Tensor, "contexts context_parts dim"]
 ) -> Float[Tensor, "contexts context_parts dim"]:
-    return nn.functional.linear(context, layer.weight.to(context.dtype).chunk(2, dim=1)[1])
+    kind = context.dtype
+    of_attended = layer.weight.to(kind).chunk(2, dim=1)[1]
+    # weights sum to one, so the bias may come with the context, which is smaller
+    bias = None if torch.is_grad_enabled() else layer.bias.to(kind)
+    return nn.functional.linear(context, of_attended, bias)
 
 
 def _mixed(
@@ -100,7 +104,10 @@ def _mixed(
     """`layer` of each query beside what it attends to, which is not formed."""
     kind = seen.dtype
     of_query = layer.weight.to(kind).chunk(2, dim=1)[0]
-    said = nn.functional.linear(query, of_query, layer.bias.to(kind))
+    if torch.is_grad_enabled():
+        said = nn.functional.linear(query, of_query, layer.bias.to(kind))
+    else:
+        said = nn.functional.linear(query, of_query.contiguous())
     if len(said) == len(weights) and not torch.is_grad_enabled():
         return torch.baddbmm(said, weights.to(kind), seen, out=said)
     return torch.baddbmm(said.expand(len(weights), -1, -1), weights.to(kind), seen)
