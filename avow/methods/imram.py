@@ -108,7 +108,8 @@ def _mixed(
         said = nn.functional.linear(query, of_query, layer.bias.to(kind))
     else:
         said = nn.functional.linear(query, of_query.contiguous())
-    if len(said) == len(weights) and not torch.is_grad_enabled():
+    # a single context may be one of many under `vmap`, which knows no `out`
+    if len(said) == len(weights) > 1 and not torch.is_grad_enabled():
         return torch.baddbmm(said, weights.to(kind), seen, out=said)
     return torch.baddbmm(said.expand(len(weights), -1, -1), weights.to(kind), seen)
 
