@@ -69,7 +69,7 @@ class Memory(nn.Module):
     ) -> Float[Tensor, "contexts rows dim"]:
         gate = _mixed(self.gate, query, weights, told[0])
         fresh = _mixed(self.fresh, query, weights, told[1])
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or len(weights) == 1:  # or `vmap`, as below
             new = torch.lerp(fresh.tanh(), query.expand_as(fresh), gate.sigmoid())
         else:  # nobody asks for what was there before
             new = fresh.tanh_().lerp_(query.expand_as(fresh), gate.sigmoid_())
