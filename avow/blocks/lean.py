@@ -6,8 +6,7 @@ A score that is only read may take a shorter way to the same number:
 - weights are exponentials that nobody divides by their sum: what comes of them is divided
   instead. Products of l2 norm 1 lie within 1, and float32 holds exp(20) squared;
 - items that ask lie along the last axis, their parts along the one before. Lengths are then
-  sums over an outer axis, which run at the speed of memory; sums over the dozen words of a
-  caption, next to each other in memory, take ten times as long and more;
+  sums over an outer axis, which read memory in order, many numbers at a time;
 - masks are not applied where nothing is masked, and results go where they are read next.
 
     [contexts, context_parts, query_parts, queries]
@@ -135,7 +134,7 @@ def focus(
     weights = torch.nn.functional.leaky_relu(products, how.slope)
     if not asking.all():
         weights.mul_(asking)
-    # not `vector_norm`, which takes thirty times as long over an outer axis
+    # not `vector_norm`, which takes some twenty times as long over an outer axis
     length = weights.square().sum(along, keepdim=True).sqrt_()
     weights.mul_(how.smooth / length.add_(_EPSILON)).exp_()
     if not shown.all():
