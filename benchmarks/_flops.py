@@ -12,7 +12,7 @@ from avow.methods._partwise import Partwise
 from avow.methods._similarity_vectors import SimilarityVectors
 from avow.methods.acmnet import ConfidenceMatching
 from avow.methods.dive import Dive
-from avow.methods.gsmn import Gsmn
+from avow.methods.gsmn import FEWEST_CHANNELS, Gsmn
 from avow.methods.imram import RecurrentAttention
 from avow.methods.saf import AttentionFiltration
 from avow.methods.scan import CrossAttention
@@ -83,7 +83,11 @@ def _similarity_vectors(method: SimilarityVectors, regions: int, words: int, dim
 def _gsmn(method: Gsmn, regions: int, words: int, dim: int) -> float:
     graph = method.visual_graph
     hidden, blocks = graph.convolve.out_features, method.blocks
-    total = 6 * regions * words * dim
+    if dim >= FEWEST_CHANNELS * blocks and graph.convolve.weight.device.type == "cpu":
+        # what is gathered is not formed: its lengths come from products, block by block
+        total = 2 * regions * words * (dim + blocks * (regions + words))
+    else:
+        total = 6 * regions * words * dim
     total += 2 * regions * blocks * hidden + 2 * regions**2 * hidden
     total += 2 * words**2 * blocks + 2 * words * blocks * hidden
     return total + 2 * (regions + words) * hidden**2

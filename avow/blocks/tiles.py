@@ -15,8 +15,10 @@ from torch.utils.checkpoint import checkpoint
 from avow.core.contracts import Encoded
 
 Compare = Callable[[Encoded, Encoded], Float[Tensor, "*kinds images texts"]]
+Prepare = Callable[[Encoded], Encoded]
 MB = 2**20
 _ON_A_DEVICE = 512 * MB
+_FEW = 16  # items of a tile, below which padding is cheaper than one more tile
 
 
 def in_tiles(
@@ -26,11 +28,13 @@ def in_tiles(
     pair_bytes: int,
     most: int,
     recompute: bool = False,
+    prepare: tuple[Prepare, Prepare] | None = None,
 ) -> Float[Tensor, "*kinds images texts"]:
     """What `compare` gives for all pairs at once, from tiles of at most `most` bytes.
 
     pair_bytes: the largest intermediate of one pair, with all its padding.
     recompute: keep nothing of a tile for the gradient, and compute it a second time then.
+    prepare: what to make of the images and of the texts of a tile, once for all it meets.
     """
     run = _forgetful(compare) if recompute and torch.is_grad_enabled() else compare
     images, texts = len(visual.parts), len(text.parts)
@@ -41,6 +45,8 @@ def in_tiles(
     rows = min(images, max(1, math.isqrt(pairs), pairs // texts))
     visuals, row_places = _cut(visual, rows)
     captions, column_places = _cut(text, max(1, pairs // rows))
+    if prepare is not None:
+        visuals, captions = map(prepare[0], visuals), [prepare[1](tile) for tile in captions]
     strips = [torch.cat([run(tile, other) for other in captions], -1) for tile in visuals]
     return torch.cat(strips, -2).index_select(-2, row_places).index_select(-1, column_places)
 
@@ -61,12 +67,24 @@ def _cut(encoded: Encoded, size: int) -> tuple[list[Encoded], Int[Tensor, " item
     place = torch.arange(1, present.shape[1] + 1, device=present.device)
     lengths = (present * place).amax(1)  # up to the last part: there may be gaps before
     lengths, order = lengths.sort(descending=True)
-    longest = lengths[::size].tolist()
-    tiles = [
-        encoded.rows(rows).resized(length)
-        for rows, length in zip(order.split(size), longest, strict=True)
-    ]
+    known, tiles, start = lengths.tolist(), [], 0
+    while start < len(known):
+        stop = _end(known, start, size, alike=present.device.type == "cpu")
+        tiles.append(encoded.rows(order[start:stop]).resized(known[start]))
+        start = stop
     return tiles, order.argsort()
+
+
+def _end(known: list[int], start: int, size: int, alike: bool) -> int:
+    """Where the tile ends that begins at `start`: there are `size` items, or shorter ones.
+
+    alike: a processor rather takes a smaller tile than padding, a device does not.
+    """
+    stop = min(start + size, len(known))
+    if not alike:
+        return stop
+    others = range(start + _FEW, stop)
+    return next((place for place in others if known[place] < known[start]), stop)
 
 
 def _forgetful(compare: Compare) -> Compare:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import spread
+from avow.core.contracts import Encoded
 
 
 class PlaceNorm(nn.Module):
@@ -91,3 +92,20 @@ class Gist(nn.Module):
         scores = precise(self.weigh(fit).squeeze(-1))
         weights = scores.masked_fill(~present, -torch.inf).softmax(-1)
         return unit((weights[:, None] @ precise(parts)).squeeze(1))
+
+
+def led_by_gist(
+    gist: Gist,
+    states: Float[Tensor, "items parts dim"],
+    present: Bool[Tensor, "items parts"],
+) -> Encoded:
+    """Unit vectors with their gist before them, in the precision that products have here."""
+    parts = unit(precise(states)).masked_fill(~present[..., None], 0)
+    whole = gist(parts, present)
+    device, kind = parts.device.type, parts.dtype
+    if torch.is_autocast_enabled(device):
+        kind = torch.get_autocast_dtype(device)
+    return Encoded(
+        torch.cat([whole[:, None], parts], 1).to(kind),
+        torch.cat([torch.ones_like(present[:, :1]), present], 1),
+    )

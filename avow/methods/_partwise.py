@@ -9,8 +9,9 @@ tiles of items, so that what it makes in between stays below a size that is a se
 """
 
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -33,11 +34,15 @@ class Pairing(nn.Module, ABC):
 
     largest: float | None
     """The largest score there can be; None where there is no such number."""
-    tile_mb = 4
+    tile_mb = 8
     """What a tile may take on a processor, where nobody says otherwise."""
 
     @abstractmethod
     def forward(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]: ...
+
+    def prepare(self, tile: Encoded, side: Side) -> Encoded:
+        """What is made once of a tile, and shared by all tiles it is compared with."""
+        return tile
 
     @abstractmethod
     def numbers(self, regions: int, words: int) -> int:
@@ -88,7 +93,8 @@ class Partwise(Method):
         numbers = self.pairing.numbers(visual.parts.shape[1], text.parts.shape[1])
         size = 4 * numbers  # what lies between is float32, whatever the parts are
         most = self.tile_mb * MB or usual(visual.parts.device, self.pairing.tile_mb)
-        return in_tiles(self.pairing, visual, text, size, most, self.recompute)
+        first, second = (partial(self.pairing.prepare, side=side) for side in get_args(Side))
+        return in_tiles(self.pairing, visual, text, size, most, self.recompute, (first, second))
 
     def similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
         return squashed(self.score(visual, text), self.squash, self.pairing.largest)

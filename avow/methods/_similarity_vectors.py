@@ -48,15 +48,15 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 from torch.utils.checkpoint import checkpoint
 
-from avow.blocks import fused
-from avow.blocks.attention import focus
-from avow.blocks.normalise import precise, unit
+from avow.blocks import fused, lean
+from avow.blocks.attention import Focus, focus
+from avow.blocks.normalise import precise
 from avow.blocks.projection import VisualProjection, spread
 from avow.blocks.text import TextEncoder, TextKind, build_text
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadFeatures
 from avow.methods._gaps import projected_gaps
-from avow.methods._gist import Gist
+from avow.methods._gist import Gist, led_by_gist
 
 Squash = Literal["tanh", "sigmoid", "none"]
 Reader = Callable[
@@ -142,10 +142,10 @@ class SimilarityVectors(Method):
                 f"The images have '{found}' regions. Expected at most {self.regions}, the "
                 f"number this method was built for; set method.regions = {found} and train."
             )
-        return _led_by_gist(self.visual_gist, self.visual(visual.features), visual.present)
+        return led_by_gist(self.visual_gist, self.visual(visual.features), visual.present)
 
     def encode_text(self, text: Tokens) -> Encoded:
-        return _led_by_gist(self.text_gist, self.text(text), text.present)
+        return led_by_gist(self.text_gist, self.text(text), text.present)
 
     def score(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
         """The logit, as published; products are taken in the precision of the parts."""
@@ -219,6 +219,8 @@ class SimilarityVectors(Method):
 
     def _nodes(self, images: _Images, text: Encoded) -> Float[Tensor, "images texts nodes dim"]:
         """Node 0 compares the gists, the others each a word with what it looks at."""
+        if lean.is_worthwhile(text.parts) and lean.is_mild(Focus(self.smooth)):
+            return self._lean(images, text)
         count, (texts, parts) = len(images.gist), text.present.shape
         words, real = text.parts[:, 1:].flatten(0, 1), text.present[:, 1:]
         most = self._tile_bytes(words)
@@ -232,6 +234,18 @@ class SimilarityVectors(Method):
         whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
         local = projected_gaps(weights, images.regions, words, self.local, most)
         local = local.view(count, texts, parts - 1, -1)
+        return _noded(torch.cat([whole[:, :, None], local], 2))
+
+    def _lean(self, images: _Images, text: Encoded) -> Float[Tensor, "images texts nodes dim"]:
+        """The same where no gradient is wanted, with words in the order `lean` has them."""
+        asking, gists = text.parts[:, 1:].transpose(0, 1), text.parts[:, 0].contiguous()
+        words, most = asking.flatten(0, 1), self._tile_bytes(asking)
+        regions = lean.Context(images.regions, images.present, among=images.gram)
+        said, how = text.present[:, 1:].T, Focus(self.smooth)
+        weights = lean.unit_weights(asking, said, regions, how).mT
+        local = projected_gaps(weights, images.regions, words, self.local, most)
+        local = local.view(len(local), *asking.shape[:2], -1).transpose(1, 2)
+        whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
         return _noded(torch.cat([whole[:, :, None], local], 2))
 
     def _pair_nodes(self, images: _Images, text: Encoded) -> Float[Tensor, "pairs nodes dim"]:
@@ -331,23 +345,6 @@ def _projected(
     layer: nn.Linear, gaps: Float[Tensor, "pairs nodes wide"]
 ) -> Float[Tensor, "pairs nodes narrow"]:
     return linear(gaps, layer.weight.to(gaps.dtype), layer.bias.to(gaps.dtype))
-
-
-def _led_by_gist(
-    gist: Gist,
-    states: Float[Tensor, "items parts dim"],
-    present: Bool[Tensor, "items parts"],
-) -> Encoded:
-    """Unit vectors with their gist before them, in the precision that products have here."""
-    parts = unit(precise(states)).masked_fill(~present[..., None], 0)
-    whole = gist(parts, present)
-    device, kind = parts.device.type, parts.dtype
-    if torch.is_autocast_enabled(device):
-        kind = torch.get_autocast_dtype(device)
-    return Encoded(
-        torch.cat([whole[:, None], parts], 1).to(kind),
-        torch.cat([torch.ones_like(present[:, :1]), present], 1),
-    )
 
 
 def _cut(text: Encoded, chosen: Tensor | slice, words: int) -> Encoded:

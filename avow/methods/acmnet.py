@@ -20,13 +20,15 @@ where the paper leaves a choice, ours is
 The losses of Eq. 20 and Eq. 22 are `hinge` with `hardest` false or true, and `warm_up = 0`.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from avow.blocks.attention import Focus, look, mean_of_present
+from avow.blocks.attention import Focus, mean_of_present
+from avow.blocks.lean import as_context, as_query, is_worthwhile, look
 from avow.blocks.normalise import precise
 from avow.blocks.projection import spread
 from avow.blocks.squash import Squash
@@ -35,6 +37,13 @@ from avow.core.contracts import Encoded
 from avow.methods._partwise import NormKind, Pairing, Partwise, Side, partwise
 
 Reduce = Literal["mean", "sum"]
+
+
+@dataclass(frozen=True)
+class _Led(Encoded):
+    """Items of which all parts but the first are ready to be looked at."""
+
+    rest: Encoded | None = None
 
 
 class ConfidenceMatching(Pairing):
@@ -59,13 +68,21 @@ class ConfidenceMatching(Pairing):
             return self._match(visual, text).T
         return self._match(text, visual)
 
+    def prepare(self, tile: Encoded, side: Side) -> Encoded:
+        if not is_worthwhile(tile.parts):
+            return tile
+        if side == self.grounded:
+            return as_query(tile)
+        return _Led(tile.parts, tile.present, rest=as_context(_rest(tile)))
+
     def numbers(self, regions: int, words: int) -> int:
         return regions * words
 
     def _match(self, query: Encoded, led: Encoded) -> Float[Tensor, "contexts queries"]:
         """Eq. 13 or 19 for every pair."""
         whole = led.parts[:, 0]
-        context = Encoded(led.parts[:, 1:], led.present[:, 1:])
+        ready = led.rest if isinstance(led, _Led) else None
+        context = _rest(led) if ready is None else ready
         local = look(query, context, self.how)
         weighed = local * (self._confidence(query.parts, whole) + self.base)
         if self.reduce == "mean":
@@ -77,9 +94,17 @@ class ConfidenceMatching(Pairing):
     ) -> Float[Tensor, "contexts queries parts"]:
         """Eq. 12 or 18: the layer of two vectors side by side is a sum of two halves."""
         of_part, of_whole = self.gate.weight[0].chunk(2)
-        own = precise(parts @ of_part.to(parts.dtype))
+        # queries that `lean` prepared lie part after part, and are not copied to be read
+        turned = parts.transpose(0, 1)
+        stored = turned if turned.is_contiguous() else parts
+        own = precise(stored @ of_part.to(parts.dtype))
+        own = own.T if stored is turned else own
         other = precise(whole @ of_whole.to(whole.dtype)) + self.gate.bias
         return torch.sigmoid(own + other[:, None, None])
+
+
+def _rest(led: Encoded) -> Encoded:
+    return Encoded(led.parts[:, 1:], led.present[:, 1:])
 
 
 def build(

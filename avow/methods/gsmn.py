@@ -27,7 +27,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from avow.blocks.attention import focus
+from avow.blocks import lean
+from avow.blocks.attention import Focus, focus
 from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import spread
 from avow.blocks.squash import Squash, squashed
@@ -35,9 +36,12 @@ from avow.blocks.text import TextEncoder, TextKind, build_text
 from avow.blocks.tiles import MB, in_tiles
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadFeatures, BadRecipe
+from avow.methods._block_matches import Blocks, block_matches, in_blocks
 
 Graph = Literal["dense", "sparse"]
 _EPSILON = 1e-8
+FEWEST_CHANNELS = 16  # of a block; what few gather may cancel out, and products lose digits
+_LEAN_MB = 16  # of products by block: what a processor keeps near
 _NARROWEST = 1e-14  # added to the square of a kernel's width
 
 
@@ -188,12 +192,16 @@ class Gsmn(Method):
 
     def scores(self, visual: Encoded, text: Encoded) -> Float[Tensor, "2 images texts"]:
         """The score of the visual graphs and that of the textual graphs."""
-        parts = visual.parts.shape[1] + text.parts.shape[1]
+        regions, words = visual.parts.shape[1], text.parts.shape[1]
+        most = self.tile_mb * MB
+        if self._is_lean(visual, text):
+            size = self.blocks * regions * words * text.parts.element_size()
+            prepare = self._prepare_visual, self._prepare_text
+            few = min(most, _LEAN_MB * MB)
+            return in_tiles(self._compare, visual, text, size, few, prepare=prepare)
         # what every node gathers, and its product with the node
-        size = 2 * parts * text.parts.shape[2] * text.parts.element_size()
-        return in_tiles(
-            self._compare, visual, text, size, self.tile_mb * MB, recompute=self.recompute
-        )
+        size = 2 * (regions + words) * text.parts.shape[2] * text.parts.element_size()
+        return in_tiles(self._compare, visual, text, size, most, recompute=self.recompute)
 
     def similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
         return squashed(self.score(visual, text), self.squash, largest=None)
@@ -218,7 +226,29 @@ class Gsmn(Method):
             links = links / links.sum(-1, keepdim=True).clamp(min=_EPSILON)
         return torch.diag_embed((links * joined).sum(-1)) if self.faithful else links
 
+    def _is_lean(self, visual: Encoded, text: Encoded) -> bool:
+        exact = visual.parts.dtype == text.parts.dtype != torch.bfloat16
+        wide = visual.parts.shape[2] >= FEWEST_CHANNELS * self.blocks
+        return exact and wide and lean.is_possible(text, visual, Focus(self.smooth))
+
+    def _prepare_visual(self, visual: Encoded) -> Blocks:
+        return in_blocks(visual, self.blocks, self.weights(visual), part_by_part=False)
+
+    def _prepare_text(self, text: Encoded) -> Blocks:
+        return in_blocks(text, self.blocks, self.links(text), part_by_part=True)
+
+    def _compare_lean(self, visual: Encoded, text: Encoded) -> Float[Tensor, "2 images texts"]:
+        images = visual if isinstance(visual, Blocks) else self._prepare_visual(visual)
+        texts = text if isinstance(text, Blocks) else self._prepare_text(text)
+        assert images.spread is not None and texts.spread is not None
+        by_region, by_word = block_matches(images, texts, Focus(self.smooth))
+        from_images = self.visual_graph(by_region, images.spread, visual.present)
+        from_texts = self.textual_graph(by_word, texts.spread, text.present)
+        return torch.stack([from_images, from_texts])
+
     def _compare(self, visual: Encoded, text: Encoded) -> Float[Tensor, "2 images texts"]:
+        if isinstance(visual, Blocks) or self._is_lean(visual, text):
+            return self._compare_lean(visual, text)
         regions, words = visual.parts, text.parts
         seen, said = visual.present[:, None], text.present[None]
         products = precise(torch.einsum("ird,twd->itrw", regions, words))

@@ -17,6 +17,7 @@ Cross-Modal Image-Text Retrieval", CVPR 2020. `memory_norm = true` makes what is
 unit vector; the published training commands switch that off.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -31,13 +32,14 @@ from avow.blocks.attention import (
     mean_of_present,
     raw_products,
 )
+from avow.blocks.lean import is_worthwhile
 from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import spread
 from avow.blocks.squash import Squash
 from avow.blocks.text import TextKind
 from avow.core.contracts import Encoded
 from avow.core.errors import BadRecipe
-from avow.methods._partwise import NormKind, Pairing, Partwise, partwise
+from avow.methods._partwise import NormKind, Pairing, Partwise, Side, partwise
 
 Mode = Literal["full", "text", "image"]
 
@@ -48,7 +50,7 @@ class Memory(nn.Module):
     | symbol of the paper | here               |
     |---------------------|--------------------|
     | query, x            | `query`            |
-    | attended, c         | `weights @ context`|
+    | attended, c         | `weights`, `told`  |
     | gate, g             | `gate`             |
     | fresh content, o    | `fresh`            |
     """
@@ -63,32 +65,66 @@ class Memory(nn.Module):
         self,
         query: Float[Tensor, "#contexts rows dim"],
         weights: Float[Tensor, "contexts rows context_parts"],
-        context: Float[Tensor, "contexts context_parts dim"],
+        told: "Told",
     ) -> Float[Tensor, "contexts rows dim"]:
-        gate = _mixed(self.gate, query, weights, context).sigmoid()
-        fresh = _mixed(self.fresh, query, weights, context).tanh()
-        new = torch.lerp(fresh, query.expand_as(fresh), gate)
+        gate = _mixed(self.gate, query, weights, told[0])
+        fresh = _mixed(self.fresh, query, weights, told[1])
+        if torch.is_grad_enabled() or len(weights) == 1:  # or `vmap`, as below
+            new = torch.lerp(fresh.tanh(), query.expand_as(fresh), gate.sigmoid())
+        else:  # nobody asks for what was there before
+            new = fresh.tanh_().lerp_(query.expand_as(fresh), gate.sigmoid_())
         return unit(precise(new)).to(new.dtype) if self.norm else new
+
+    def told(self, context: Float[Tensor, "contexts context_parts dim"]) -> "Told":
+        """What the context says to gate and fresh content, once for all who look at it."""
+        return _seen(self.gate, context), _seen(self.fresh, context)
+
+
+Told = tuple[
+    Float[Tensor, "contexts context_parts dim"], Float[Tensor, "contexts context_parts dim"]
+]
+
+
+def _seen(
+    layer: nn.Linear, context: Float[Tensor, "contexts context_parts dim"]
+) -> Float[Tensor, "contexts context_parts dim"]:
+    kind = context.dtype
+    of_attended = layer.weight.to(kind).chunk(2, dim=1)[1]
+    # weights sum to one, so the bias may come with the context, which is smaller
+    bias = None if torch.is_grad_enabled() else layer.bias.to(kind)
+    return nn.functional.linear(context, of_attended, bias)
 
 
 def _mixed(
     layer: nn.Linear,
     query: Float[Tensor, "#contexts rows dim"],
     weights: Float[Tensor, "contexts rows context_parts"],
-    context: Float[Tensor, "contexts context_parts dim"],
+    seen: Float[Tensor, "contexts context_parts dim"],
 ) -> Float[Tensor, "contexts rows dim"]:
     """`layer` of each query beside what it attends to, which is not formed."""
-    kind = context.dtype
-    of_query, of_attended = layer.weight.to(kind).chunk(2, dim=1)
-    said = nn.functional.linear(query, of_query, layer.bias.to(kind))
-    seen = nn.functional.linear(context, of_attended)
+    kind = seen.dtype
+    of_query = layer.weight.to(kind).chunk(2, dim=1)[0]
+    if torch.is_grad_enabled():
+        said = nn.functional.linear(query, of_query, layer.bias.to(kind))
+    else:
+        said = nn.functional.linear(query, of_query.contiguous())
+    # a single context may be one of many under `vmap`, which knows no `out`
+    if len(said) == len(weights) > 1 and not torch.is_grad_enabled():
+        return torch.baddbmm(said, weights.to(kind), seen, out=said)
     return torch.baddbmm(said.expand(len(weights), -1, -1), weights.to(kind), seen)
+
+
+@dataclass(frozen=True)
+class _Telling(Encoded):
+    """Items that are looked at, with what they say to a memory."""
+
+    told: Told | None = None
 
 
 class RecurrentAttention(Pairing):
     """Steps of attention from words to regions, from regions to words, or both."""
 
-    tile_mb = 256
+    tile_mb = 64
 
     def __init__(self, mode: Mode, steps: int, dim: int, memory_norm: bool, how: Focus):
         super().__init__()
@@ -107,6 +143,12 @@ class RecurrentAttention(Pairing):
             scores.append(self.each_step(visual, text, self.regions).sum(0).T)
         return torch.stack(scores).sum(0)
 
+    def prepare(self, tile: Encoded, side: Side) -> Encoded:
+        memory = self.words if side == "image" else self.regions
+        if memory is None or not is_worthwhile(tile.parts):
+            return tile
+        return _Telling(tile.parts, tile.present, told=memory.told(tile.parts))
+
     def numbers(self, regions: int, words: int) -> int:
         looking = max(
             words if self.mode != "image" else 0, regions if self.mode != "text" else 0
@@ -120,13 +162,16 @@ class RecurrentAttention(Pairing):
         first = raw_products(query, context)
         products, among = first, gram(context)
         state = query.parts.flatten(0, 1)[None]
+        told = context.told if isinstance(context, _Telling) else None
+        if told is None and memory is not None:
+            told = memory.told(context.parts)
         scores = []
         for step in range(self.steps):
             weights = self.how(products, query, context)
             cosine = attended_cosine(first, weights, query, among)
             scores.append(mean_of_present(cosine, query.present))
-            if memory is not None and step + 1 < self.steps:
-                state = memory(state, weights.flatten(1, 2), context.parts)
+            if memory is not None and told is not None and step + 1 < self.steps:
+                state = memory(state, weights.flatten(1, 2), told)
                 products = precise(state @ context.parts.mT).view(first.shape)
         return torch.stack(scores)
 

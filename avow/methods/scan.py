@@ -13,11 +13,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from avow.blocks.attention import Focus, FocusNorm, look, mean_of_present
+from avow.blocks.attention import Focus, FocusNorm, mean_of_present
+from avow.blocks.lean import as_context, as_query, is_worthwhile, look
 from avow.blocks.squash import Squash
 from avow.blocks.text import TextKind
 from avow.core.contracts import Encoded
-from avow.methods._partwise import NormKind, Pairing, Partwise, partwise
+from avow.methods._partwise import NormKind, Pairing, Partwise, Side, partwise
 
 Direction = Literal["t2i", "i2t"]
 Aggregate = Literal["mean", "lse"]
@@ -38,6 +39,12 @@ class CrossAttention(Pairing):
         if self.direction == "t2i":
             return self._gather(look(text, visual, self.how), text.present)
         return self._gather(look(visual, text, self.how), visual.present).T
+
+    def prepare(self, tile: Encoded, side: Side) -> Encoded:
+        if not is_worthwhile(tile.parts):
+            return tile
+        asks = (side == "text") == (self.direction == "t2i")
+        return as_query(tile) if asks else as_context(tile)
 
     def numbers(self, regions: int, words: int) -> int:
         return regions * words
