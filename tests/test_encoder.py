@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 from search_samples import PROCESSOR, picture, save_toy, save_two_towers, toy_model
 
+import avow
 from avow.assembly.model import Model
 from avow.core.errors import AvowError, BadFeatures, BadRecipe, WrongCheckpoint
-from avow.retrieval import encoder as encoders
 from avow.retrieval.encoder import ModelEncoder, open_encoder
 from avow.retrieval.hub import HubEncoder
 
@@ -115,7 +115,7 @@ def test_a_model_without_a_pixel_network_is_refused():
 
 
 def test_the_default_model_may_be_missing(monkeypatch, tmp_path):
-    monkeypatch.setattr(encoders.avow, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(avow, "__file__", str(tmp_path / "__init__.py"))
     with pytest.raises(WrongCheckpoint) as caught:
         open_encoder()
     assert str(caught.value) == (
@@ -127,7 +127,7 @@ def test_the_default_model_may_be_missing(monkeypatch, tmp_path):
 
 def test_the_default_model_is_the_packaged_one(monkeypatch, tmp_path, ours):
     save_toy(tmp_path / "weights" / "default")
-    monkeypatch.setattr(encoders.avow, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(avow, "__file__", str(tmp_path / "__init__.py"))
     found = open_encoder()
     assert (found.name, found.fingerprint) == ("default", ours.fingerprint)
 

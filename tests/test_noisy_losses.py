@@ -106,7 +106,7 @@ def test_ncr_networks_teach_each_other():
     loss = folder.build(losses, "ncr")
     costs = torch.cat([torch.rand(300) * 0.1, 0.8 + torch.rand(100) * 0.1])
     seen = torch.stack([costs, costs.flip(0)])
-    trust, _ = loss.settle(seen, None)
+    trust, _ = loss.settle(seen, None, 1)
     assert (trust[1, :300] > 0.5).all() and (trust[1, 300:] < 0.5).all()
     assert (trust[0, 100:] > 0.5).all() and (trust[0, :100] < 0.5).all()
 
@@ -114,7 +114,7 @@ def test_ncr_networks_teach_each_other():
 def test_ncr_always_doubts_a_hundredth():
     loss = folder.build(losses, "ncr", threshold=-1.0)
     cost = torch.linspace(0, 1, 400)
-    trust, _ = loss.settle(torch.stack([cost, cost]), None)
+    trust, _ = loss.settle(torch.stack([cost, cost]), None, 1)
     assert (trust[0, 396:] == 0).all() and (trust[0, :396] > 0).any()
 
 
@@ -161,14 +161,14 @@ def test_with_its_settings_it_is_two_networks_of_decl(scores):
     eye = torch.eye(8, dtype=torch.bool)
     near = torch.eye(8) * 0.3 + torch.rand(8, 8) * 0.4
     seen = ours.glance([near, near.T], eye)
-    votes, _ = ours.settle(seen, None)
+    votes, _ = ours.settle(seen, None, 1)
     assert torch.equal(votes[:1], decl.glance([near], eye))
 
 
 def test_the_past_counts_and_so_do_both_views():
     ours = folder.build(losses, "tcl_decl", judge="argmax", history=0.75, ask="own")
     before, seen = torch.tensor([[4.0, -4.0]] * 2), torch.tensor([[-8.0, 8.0]] * 2)
-    trust, kept = ours.settle(seen, before)
+    trust, kept = ours.settle(seen, before, 1)
     assert kept[0].tolist() == [1.0, -1.0] and trust[0].tolist() == [1, 0]
     apart = torch.tensor([[1.0, 1.0, -1.0], [2.0, -3.0, -1.0]])
     for ask, expected in {
@@ -178,15 +178,15 @@ def test_the_past_counts_and_so_do_both_views():
         "both": [[1, 0, 0]] * 2,
     }.items():
         asked = folder.build(losses, "tcl_decl", judge="argmax", ask=ask)
-        assert asked.settle(apart, None)[0].tolist() == expected, ask
+        assert asked.settle(apart, None, 1)[0].tolist() == expected, ask
 
 
 @pytest.mark.parametrize("judge", ["null", "mixture"])
 def test_soft_and_rounded_trust(judge):
     values, _ = two_kinds(0.6)
     seen = values.float().expand(2, -1)
-    soft, _ = folder.build(losses, "tcl_decl", judge=judge).settle(seen, None)
-    hard, _ = folder.build(losses, "tcl_decl", judge=judge, round=True).settle(seen, None)
+    soft, _ = folder.build(losses, "tcl_decl", judge=judge).settle(seen, None, 1)
+    hard, _ = folder.build(losses, "tcl_decl", judge=judge, round=True).settle(seen, None, 1)
     assert ((soft > 0) & (soft < 1)).any() and set(hard.unique().tolist()) == {0.0, 1.0}
     assert torch.equal(soft.round(), hard)
 
@@ -231,3 +231,41 @@ def test_pairs_are_believed_as_often_as_they_are_right(noise):
     assert float(trust.mean()) == pytest.approx(1 - noise, abs=0.08)
     ordered = trust[z.argsort()]
     assert (ordered.diff() >= 0).all()
+
+
+# --- strangers as judges -----------------------------------------------------------------
+
+
+def test_strangers_judge_what_they_never_learnt():
+    ours = folder.build(losses, "strangers", apart=2)
+    values, right = two_kinds(0.6)
+    values, half = values.float(), len(values) // 2
+    # each view is sure of what it learnt, right or wrong, and sees the other half as it is
+    sure = torch.full((half,), 9.0)
+    seen = torch.stack([torch.cat([sure, values[half:]]), torch.cat([values[:half], sure])])
+    begun, _ = ours.settle(seen, None, 0)
+    assert begun[0, :half].eq(1).all() and begun[0, half:].eq(0).all()
+    assert torch.equal(begun.sum(0), torch.ones(2 * half))
+    apart, _ = ours.settle(seen, seen, 1)
+    together, _ = ours.settle(seen, seen, 2)
+    assert torch.equal(together[0], together[1]) and torch.equal(apart.sum(0), together[0])
+    assert apart[0, half:].eq(0).all() and apart[1, :half].eq(0).all()
+    assert together[0][right].mean() > together[0][~right].mean() + 0.5
+    assert [ours.sifts(epoch) for epoch in range(4)] == [True, True, True, False]
+
+
+def test_a_pair_that_nobody_believes_teaches_strangers_nothing(scores):
+    ours = folder.build(losses, "strangers", apart=2, agreement_steps=0)
+    scores.requires_grad_()
+    for epoch in (0, 1, 2, 9):
+        value = first(ours, [scores, scores], lesson(torch.zeros(2, 8), epoch))
+        (gradient,) = torch.autograd.grad(value, scores)
+        assert (gradient == 0).all()
+
+
+def test_strangers_who_have_met_learn_as_tcl_does(scores):
+    ours, tcl = (folder.build(losses, name) for name in ("strangers", "tcl"))
+    both, given = [scores, scores.T.contiguous()], lesson(torch.ones(2, 8), 5)
+    pairs = zip(ours.steps(lambda: both, given), tcl.steps(lambda: both, given), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other)

@@ -345,11 +345,11 @@ class SiftingLoss(Loss):
         self,
         seen: Float[Tensor, "views pairs"],
         before: Float[Tensor, "views pairs"] | None,
+        epoch: int,
     ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
-        """The trust in all pairs of the split, and what to keep for the next time.
+        """The trust in all pairs from `epoch` on, and what to keep for the next time.
 
-        seen: every `glance`, in the order of the split. before: what was kept last time.
-        """
+        seen: every `glance`, in the order of the split. before: what was kept last time."""
 
 
 # --- doubt ------------------------------------------------------------------------------

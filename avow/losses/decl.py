@@ -142,6 +142,7 @@ class Decl(SiftingLoss):
         self,
         seen: Float[Tensor, "views pairs"],
         before: Float[Tensor, "views pairs"] | None,
+        epoch: int,
     ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
         """Every look counts as it is; nothing is remembered."""
         return seen, seen

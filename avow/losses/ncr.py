@@ -127,6 +127,7 @@ class Ncr(SiftingLoss):
         self,
         seen: Float[Tensor, "views pairs"],
         before: Float[Tensor, "views pairs"] | None,
+        epoch: int,
     ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
         """Each view's probabilities go to the other view."""
         return torch.stack([self._right(cost) for cost in seen]).flip(0), seen

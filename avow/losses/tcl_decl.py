@@ -128,6 +128,7 @@ class TclDecl(SiftingLoss):
         self,
         seen: Float[Tensor, "views pairs"],
         before: Float[Tensor, "views pairs"] | None,
+        epoch: int,
     ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
         kept = seen if before is None else self.history * before + (1 - self.history) * seen
         asked = {

@@ -219,7 +219,8 @@ class SimilarityVectors(Method):
 
     def _nodes(self, images: _Images, text: Encoded) -> Float[Tensor, "images texts nodes dim"]:
         """Node 0 compares the gists, the others each a word with what it looks at."""
-        if lean.is_worthwhile(text.parts) and lean.is_mild(Focus(self.smooth)):
+        plain = lean.is_worthwhile(text.parts) and lean.is_mild(Focus(self.smooth))
+        if plain and not fused.is_possible(text.parts):
             return self._lean(images, text)
         count, (texts, parts) = len(images.gist), text.present.shape
         words, real = text.parts[:, 1:].flatten(0, 1), text.present[:, 1:]

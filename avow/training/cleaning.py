@@ -8,7 +8,7 @@ state of the training, so a run stopped inside an epoch goes on with the same tr
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -52,13 +52,16 @@ def sift(
     before: Sifted | None,
     bf16: bool = False,
 ) -> Sifted:
-    """The trust for `epoch`; the one `before`, where it was settled for that very epoch."""
+    """The trust for `epoch`; the one `before`, where that very epoch has it already.
+
+    A loss that sifts no longer keeps the trust it had.
+    """
     if before is not None and before.epoch == epoch:
         return before
     if not loss.sifts(epoch):
-        return Sifted(epoch)
+        return Sifted(epoch) if before is None else replace(before, epoch=epoch)
     seen = _looked_at(loss, Comparison(views, bf16=bf16), batches, epoch)
-    trust, kept = loss.settle(seen, None if before is None else before.kept)
+    trust, kept = loss.settle(seen, None if before is None else before.kept, epoch)
     if batches.processes > 1:
         # rounding may differ between devices; all must believe the same
         both = torch.stack([trust, kept]).to(batches.device)

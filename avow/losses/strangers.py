@@ -1,0 +1,117 @@
+"""TCL on wrong pairs: whether a pair is right is judged by the view that never learnt it.
+
+A network learns wrong pairs by heart within an epoch or two, and then believes them. So for
+the first epochs (`apart`) each of the two views learns from its own half of the pairs, in
+both directions, and after every such epoch each pair is judged by the other view, as a
+stranger: how it stands among combinations that belong to nobody gives the probability that
+it is right. That probability is its weight from then on. Once the views have met, both learn
+all pairs so weighed and agree as in TCL. A pair that nobody believes teaches nothing: with
+many of them, the KL term would take all evidence away.
+
+Halves are the first and the last of the split, where captions of one image stand together:
+five captions that moved to another image are learnt, or judged, as one.
+
+Paper: Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025 (learning and
+agreement). Ours: strangers as judges, after cross-fitting in statistics.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from avow.core.contracts import Lesson, SiftingLoss, Similarities
+from avow.core.opinion import EvidenceKind, Opinion, dirichlet_risk, kl_to_uniform
+from avow.losses._null import chance_of_right, normal_scores
+from avow.losses.decl import believed, shared
+from avow.losses.tcl import agreement
+
+
+@dataclass(frozen=True)
+class Strangers(SiftingLoss):
+    tau: float
+    evidence: EvidenceKind
+    kl_rate: float
+    kl_most: float
+    agreement_steps: int
+    apart: int
+    views: int = 2
+
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
+        scores = list(similarities())
+        sides = [believed(lesson.match, trust) for trust in lesson.trust]
+        if lesson.epoch < self.apart:
+            yield torch.stack(
+                [
+                    self._learn(one, side, lesson.epoch)
+                    + self._learn(one.T, side.T, lesson.epoch)
+                    for one, side in zip(scores, sides, strict=True)
+                ]
+            ).sum()
+            return
+        yield self._learn(scores[0], sides[0], lesson.epoch) + self._learn(
+            scores[1].T, sides[1].T, lesson.epoch
+        )
+        for _ in range(self.agreement_steps):
+            yield agreement(*similarities(), tau=self.tau, evidence=self.evidence)
+
+    def _learn(
+        self,
+        scores: Float[Tensor, "queries K"],
+        target: Float[Tensor, "queries K"],
+        epoch: int,
+    ) -> Float[Tensor, ""]:
+        """TCL's risk and KL, each query as far as its match is believed."""
+        opinion, target = self._opinion(scores), shared(target)
+        value = dirichlet_risk(opinion, target)
+        weight = min(self.kl_most, self.kl_rate * epoch)
+        if weight > 0:
+            value = value + weight * target.sum(-1) * kl_to_uniform(opinion.discounted(target))
+        return value.mean()
+
+    def _opinion(self, scores: Float[Tensor, "queries K"]) -> Opinion:
+        return Opinion.from_similarity(scores, self.tau, self.evidence)
+
+    def sifts(self, epoch: int) -> bool:
+        return epoch <= self.apart
+
+    def glance(
+        self,
+        scores: Sequence[Float[Tensor, "images texts"]],
+        match: Bool[Tensor, "images texts"],
+    ) -> Float[Tensor, "views pairs"]:
+        """How each pair stands among combinations that belong to nobody."""
+        return torch.stack(
+            [normal_scores(self._opinion(one).log_evidence, match) for one in scores]
+        )
+
+    def settle(
+        self,
+        seen: Float[Tensor, "views pairs"],
+        before: Float[Tensor, "views pairs"] | None,
+        epoch: int,
+    ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
+        first = torch.arange(seen.shape[1]) < seen.shape[1] / 2
+        learns = torch.stack([first, ~first])
+        if epoch == 0:  # nobody has learnt anything, and nobody is doubted
+            return learns.to(seen.dtype), seen
+        trust = chance_of_right(torch.where(first, seen[1], seen[0]))
+        both = trust.expand_as(seen)
+        return (both * learns if epoch < self.apart else both.clone()), seen
+
+
+def build(
+    tau: float = 0.05,
+    evidence: EvidenceKind = "exp",
+    kl_rate: float = 0.005,
+    kl_most: float = 1.0,
+    agreement_steps: int = 3,
+    apart: int = 3,
+) -> Strangers:
+    """apart: epochs in which the views learn from halves and judge each other's.
+
+    The rest as in `tcl`: agreement steps begin when the views have met.
+    """
+    return Strangers(tau, evidence, kl_rate, kl_most, agreement_steps, apart)
