@@ -96,7 +96,7 @@ class Strangers(SiftingLoss):
         first = torch.arange(seen.shape[1]) < seen.shape[1] / 2
         learns = torch.stack([first, ~first])
         if epoch == 0:  # nobody has learnt anything, and nobody is doubted
-            return learns.to(seen.dtype), seen
+            return (learns if self.apart else torch.ones_like(learns)).to(seen.dtype), seen
         trust = chance_of_right(torch.where(first, seen[1], seen[0]))
         both = trust.expand_as(seen)
         return (both * learns if epoch < self.apart else both.clone()), seen
@@ -110,8 +110,9 @@ def build(
     agreement_steps: int = 3,
     apart: int = 3,
 ) -> Strangers:
-    """apart: epochs in which the views learn from halves and judge each other's.
+    """apart: epochs in which the views learn from halves and judge each other's; 0 is TCL.
 
+    Half of the pairs must be enough to learn from: a few thousand, rather than hundreds.
     The rest as in `tcl`: agreement steps begin when the views have met.
     """
     return Strangers(tau, evidence, kl_rate, kl_most, agreement_steps, apart)
