@@ -5,7 +5,9 @@ padding that none of its items needs: long captions are padded with one another 
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
+from operator import neg
 
 import torch
 from jaxtyping import Float, Int
@@ -80,11 +82,11 @@ def _end(known: list[int], start: int, size: int, alike: bool) -> int:
 
     alike: a processor rather takes a smaller tile than padding, a device does not.
     """
-    stop = min(start + size, len(known))
-    if not alike:
+    stop, least = min(start + size, len(known)), start + _FEW
+    if not alike or least >= stop:
         return stop
-    others = range(start + _FEW, stop)
-    return next((place for place in others if known[place] < known[start]), stop)
+    # longest first: the first place with a shorter one
+    return bisect_right(known, -known[start], least, stop, key=neg)
 
 
 def _forgetful(compare: Compare) -> Compare:
