@@ -16,7 +16,7 @@ from torch import Tensor
 from avow.core.errors import WrongIndex
 from avow.core.files import new_folder
 from avow.core.searching import Index
-from avow.indexes._vectors import best_of, checked, last_of_each
+from avow.indexes._vectors import checked, last_of_each
 
 Best = tuple[Int64[np.ndarray, "queries _"], Float32[np.ndarray, "queries _"]]
 """Ids and scores of every query, best first."""
@@ -130,9 +130,14 @@ class Exact(Index):
 
     def _again(self, queries: np.ndarray, ids: np.ndarray, k: int) -> Best:
         """The same candidates compared with the queries as they came."""
-        pairs = zip(queries, ids, strict=True)
-        best = [best_of(some, self.vectors(some) @ query, k) for query, some in pairs]
-        return np.stack([one[0] for one in best]), np.stack([one[1] for one in best])
+        scores = np.empty(ids.shape, np.float32)
+        step = max(1, _SCORES_AT_ONCE // max(1, ids.shape[1] * self.dim))
+        for start in range(0, len(queries), step):
+            part = slice(start, start + step)
+            vectors = self.vectors(ids[part].ravel()).reshape(*ids[part].shape, self.dim)
+            scores[part] = (vectors @ queries[part, :, None])[..., 0]
+        order = np.lexsort((ids, -scores), axis=-1)[:, :k]
+        return np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
 
     def ids(self) -> Int64[np.ndarray, " items"]:
         return self._sorted()[0]
