@@ -6,126 +6,40 @@
 
 A recipe may carry changes after plus signs, and is then a row of its own. Every run trains
 on the same wrong pairs as the others of its rate (`--by`, `--kind`, noise seed 0); dev and
-test stay as they are. A run that is done is not run again and one that was stopped goes on,
-so the command can be stopped and repeated, with more rates, seeds or recipes if wanted.
+test stay as they are. What is done is not run again, so the command can be stopped and
+repeated, with more rates, seeds or recipes if wanted.
 Prints rSum of every view and of their average, and what is lost against no noise.
 """
 
-import argparse
-import json
-import re
-import statistics
-import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from _report import RESULTS, command, keep
+from _report import keep
+from _runs import Row, Task, joined, parser_of, spread, train_all
 
-Row = dict[str, Any]
-
-RECIPES = [f"flickr8k/vse_infty_{loss}" for loss in ("hinge", "ncr", "decl", "tcl", "tcl_decl")]
-
-
-@dataclass(frozen=True)
-class Task:
-    """One run of the grid."""
-
-    recipe: str
-    noise: float
-    seed: int
-
-    @property
-    def folder(self) -> str:
-        name = re.sub(r"[^\w.=-]+", "-", self.recipe)
-        return f"{name}-noise{round(100 * self.noise):02d}-seed{self.seed}"
+LOSSES = ("hinge", "ncr", "decl", "tcl", "tcl_decl", "strangers")
+RECIPES = [f"flickr8k/vse_infty_{loss}" for loss in LOSSES]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = parser_of(__doc__, "runs/noise")
     parser.add_argument("--recipes", nargs="+", default=RECIPES)
     parser.add_argument("--noise", nargs="+", type=float, default=[0.0, 0.2, 0.4, 0.6, 0.8])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--by", default="image", choices=["image", "caption"])
     parser.add_argument("--kind", default="permutation", choices=["permutation", "derangement"])
-    parser.add_argument("--features", default="")
-    parser.add_argument("--data", default="", help="another place of the dataset")
-    parser.add_argument("--runs", type=Path, default=Path("runs/noise"))
     parser.add_argument("--name", default="noise", help="of the results file")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
-    parser.add_argument("--device", default="")
-    parser.add_argument("--set", dest="changes", action="append", default=[])
-    parser.add_argument("--keep-going", type=float, default=1e9, help="seconds for new runs")
     chosen = parser.parse_args()
-    deadline = time.monotonic() + chosen.keep_going
     tasks = [
-        Task(recipe, noise, seed)
+        Task(recipe, seed, noise)
         for seed in chosen.seeds
         for noise in chosen.noise
         for recipe in chosen.recipes
     ]
-    with ThreadPoolExecutor(chosen.jobs) as pool:
-        found = list(pool.map(lambda task: one(chosen, task, deadline), tasks))
-    done = merged([run for run in found if run is not None], chosen.name)
+    done = joined(train_all(tasks, chosen), chosen.name)
     summary = summarise(done)
     about = {"by": chosen.by, "kind": chosen.kind, "changes": chosen.changes}
     path = keep(chosen.name, {"about": about, "summary": summary, "runs": done})
     print(table(summary))
-    print(f"{len(done)} runs, {sum(run is None for run in found)} left -> {path}")
-
-
-def one(chosen: argparse.Namespace, task: Task, deadline: float) -> Row | None:
-    """One trained and evaluated run, from its own folder where it is done already."""
-    run = chosen.runs / task.folder
-    report = run / "benchmark.json"
-    if report.is_file():
-        return json.loads(report.read_text())
-    if time.monotonic() > deadline:
-        return None
-    recipe, *changes = task.recipe.split("+")
-    if task.noise:
-        words = {"ratio": task.noise, "by": f'"{chosen.by}"', "kind": f'"{chosen.kind}"'}
-        changes += [f"noise.{key}={value}" for key, value in words.items()]
-    if chosen.data:
-        changes.append(f"data.name={chosen.data}")
-    changes += chosen.changes
-    features = ["--features", chosen.features] if chosen.features else []
-    device = ["--device", chosen.device] if chosen.device else []
-    started = time.monotonic()
-    trained = command(
-        [
-            *("train", recipe, "--seed", str(task.seed), "--out", str(run)),
-            *("--resume", "--json", *features, *device),
-            *[word for change in changes for word in ("--set", change)],
-        ]
-    )
-    tested = command(["evaluate", str(run), "--json", *features, *device])
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    result = {
-        "recipe": task.recipe,
-        "noise": task.noise,
-        "seed": task.seed,
-        "seconds": round(time.monotonic() - started, 1),
-        "dev_rsum": trained["dev_rsum"],
-        "best_epoch": trained["best_epoch"],
-        "last_dev_rsum": lines[-1]["dev"]["rsum"],
-        "sifted": lines[-1].get("sifted"),
-        "rows": tested["rows"],
-        "side_by_side": chosen.jobs,
-    }
-    report.write_text(json.dumps(result))
-    best = tested["rows"][-1]["rsum"]
-    print(f"{task.folder}: rSum {best:.1f} in {result['seconds']:.0f} s", flush=True)
-    return result
-
-
-def merged(fresh: list[Row], name: str) -> list[Row]:
-    """The runs of this call, and those that an earlier one left in the results file."""
-    path = RESULTS / f"{name}.json"
-    older = json.loads(path.read_text())["runs"] if path.is_file() else []
-    known = {(run["recipe"], run["noise"], run["seed"]): run for run in [*older, *fresh]}
-    return [known[key] for key in sorted(known, key=str)]
+    print(f"{len(done)} runs -> {path}")
 
 
 def summarise(runs: list[Row]) -> dict[str, dict[str, Any]]:
@@ -151,14 +65,6 @@ def cell(runs: list[Row]) -> dict[str, Any]:
     }
     seeds = [run["seed"] for run in runs]
     return {"seeds": seeds, "views": found, "best": found[views[-1]]}
-
-
-def spread(values: list[float]) -> dict[str, Any]:
-    return {
-        "rsum": round(statistics.mean(values), 2),
-        "spread": round(statistics.stdev(values), 2) if len(values) > 1 else None,
-        "values": [round(value, 2) for value in values],
-    }
 
 
 def table(summary: dict[str, dict[str, Any]]) -> str:

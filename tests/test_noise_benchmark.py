@@ -27,15 +27,19 @@ def test_a_small_grid(tmp_path):
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     try:
-        for _ in range(2):  # the second time nothing is trained
-            done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        # the second time nothing is trained, and what cannot be does not stop the rest
+        for more in ([], [f"{toy}+loss.tau=-1"]):
+            done = subprocess.run(
+                command + more, env=environment, capture_output=True, text=True
+            )
             assert done.returncode == 0, done.stderr
         found = json.loads(results.read_text())
         assert len(found["runs"]) == 4 and ": rSum" not in done.stdout
+        assert "tau" in done.stdout and "2 of 6 runs are left" in done.stdout
         cells = found["summary"][toy]
         lost = cells["0"]["best"]["rsum"] - cells["0.5"]["best"]["rsum"]
         assert cells["0.5"]["lost"] == pytest.approx(lost, abs=0.01)
         assert f"| {toy} | both views | " in done.stdout
-        assert "4 runs, 0 left" in done.stdout
+        assert "4 runs -> " in done.stdout
     finally:
         results.unlink(missing_ok=True)

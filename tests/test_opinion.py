@@ -69,6 +69,12 @@ def test_log_evidence_is_the_logarithm_of_the_evidence(kind):
     torch.testing.assert_close(found, function(similarity / 0.05), rtol=1e-6, atol=1e-20)
 
 
+@pytest.mark.parametrize("tau", [0.0, -0.05, float("nan")])
+def test_a_temperature_that_is_none_is_refused(tau):
+    with pytest.raises(BadRecipe, match="Expected a number above 0"):
+        Opinion.from_similarity(torch.rand(2, 3), tau, "exp")
+
+
 def test_an_unknown_evidence_function_is_refused():
     with pytest.raises(BadRecipe) as caught:
         inspect.unwrap(log_evidence)(torch.zeros(2), 0.05, "cosh")  # type: ignore

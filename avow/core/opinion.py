@@ -101,6 +101,8 @@ def log_evidence(
     similarity: Float[Tensor, "*queries K"], tau: float, kind: EvidenceKind
 ) -> Float[Tensor, "*queries K"]:
     """Logarithm of exp(s/tau), relu(s/tau) or softplus(s/tau) (TCL Eq. 3)."""
+    if not tau > 0:
+        raise BadRecipe(f"The temperature tau is {tau!r}. Expected a number above 0, as 0.05.")
     scaled = similarity / tau
     if kind == "exp":
         return scaled
