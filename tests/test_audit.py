@@ -129,6 +129,21 @@ def test_wrong_pairs_are_found_and_counted(by):
     assert (np.diff(ordered) >= 0).all()
 
 
+def test_captions_astray_alone_come_before_images_astray():
+    """Looked for alone, single wrong captions rank above those of wrong images."""
+    truth = np.repeat(np.arange(200), 5)
+    split = Split(tuple(map(str, range(200))), tuple(map(str, range(1000))), truth)
+    said = draw_noise(split, 0.1, "image", "derangement").image_of(split)
+    whole = said != truth
+    single = np.flatnonzero(~whole)[::40]
+    said[single] = np.roll(said[single], 1)
+    given, alone, together = looked_at(scores_of(truth), said, 0.05, 0)
+    either, narrow = (suspect(given, kinds, said) for kinds in ((alone, together), (alone,)))
+    for found, above in ((either, False), (narrow, True)):
+        ahead = np.mean(found.order[single][:, None] > found.order[whole][None])
+        assert (ahead > 0.5) == above
+
+
 def test_folds_share_the_images_out():
     fold_of = deal(103, 5, 0)
     assert sorted(np.bincount(fold_of)) == [20, 20, 21, 21, 21]
@@ -330,6 +345,14 @@ def test_the_packaged_model_finds_slipped_captions(slipped, stored, tmp_path):
     lines = (tmp_path / "out" / "pairs.jsonl").read_text().splitlines()
     first = [json.loads(line)["caption"] for line in lines[:6]]
     assert len(slipped[1] & set(first)) >= 3
+    stamp = (tmp_path / "out" / "judged-0.npz").stat().st_mtime_ns
+    again = [*command, "--out", str(tmp_path / "out"), "--device", "cpu", "--json"]
+    told = CliRunner().invoke(app, [*again, "--astray", "alone"])
+    assert told.exit_code == 0 and json.loads(told.output.splitlines()[-1])["astray"] == "alone"
+    assert (tmp_path / "out" / "judged-0.npz").stat().st_mtime_ns == stamp
+    alone = (tmp_path / "out" / "pairs.jsonl").read_text().splitlines()
+    first = [json.loads(line)["caption"] for line in alone[:6]]
+    assert len(slipped[1] & set(first)) >= 3 and alone != lines
 
 
 def test_light_folds_from_stored_features(slipped, stored, tmp_path):

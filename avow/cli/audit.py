@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -37,6 +37,13 @@ def audit(
     threshold: Annotated[
         float, typer.Option(help="Probability from which a pair counts as an issue.")
     ] = 0.5,
+    astray: Annotated[
+        Literal["both", "alone", "together"],
+        typer.Option(
+            help="What wrong captions look like: one of an image alone, all of it together, "
+            "or both; alone passes over images that are merely unusual."
+        ),
+    ] = "both",
     gallery: Annotated[
         int, typer.Option(help="Images compared with each other at once.")
     ] = 2000,
@@ -116,7 +123,7 @@ def audit(
         ]
         told = f"judged by {folds} models ({chosen.name}) that had not seen them"
         learnt = False
-    plan = AuditPlan(split, learnt, told, worst, threshold, gallery, seed)
+    plan = AuditPlan(split, learnt, told, worst, threshold, gallery, seed, astray)
     found, about = audit_parts(opened, whole, parts, plan, home, where, not as_json)
     if as_json:
         typer.echo(json.dumps(about))

@@ -9,7 +9,7 @@ themselves, because a model may have learnt a wrong pair by heart.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,6 +28,8 @@ from avow.trust._suspicion import suspect
 
 FEWEST = 50
 KINDS = ("given", "alone", "together")
+Astray = Literal["both", "alone", "together"]
+"""Whether a caption may be wrong for itself, with all others of its image, or either."""
 
 
 @dataclass(frozen=True)
@@ -113,15 +115,21 @@ def audit(
     judged: Sequence[Judged],
     in_sample: bool = False,
     seed: int = 0,
+    astray: Astray = "both",
 ) -> Audit:
-    """Probabilities over all parts together, and the findings in order."""
+    """Probabilities over all parts together, and the findings in order.
+
+    astray: what wrong pairs are taken to look like. Where all captions of an image stand out
+    together it is mostly an unusual image, and "alone" passes those over.
+    """
     order = np.concatenate([part.captions for part in judged])
     if len(order) < FEWEST:
         raise BadData(
             f"There are {len(order)} pairs to judge in split {name!r}. Expected at least "
             f"{FEWEST}, from which to learn what is usual; audit a larger split."
         )
-    given, *wrong = (_joined(judged, kind) for kind in KINDS)
+    kinds = KINDS[1:] if astray == "both" else (astray,)
+    given, wrong = _joined(judged, "given"), [_joined(judged, kind) for kind in kinds]
     found = suspect(given, wrong, split.image_of[order], seed)
     images = [name for part in judged for name in part.better_image]
     captions = [text for part in judged for text in part.better_caption]

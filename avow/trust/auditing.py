@@ -18,7 +18,7 @@ from avow.core.files import write_text
 from avow.core.fingerprint import of_text
 from avow.trust._audit_files import load_judged, save_judged, write_findings
 from avow.trust._audit_page import write_page
-from avow.trust.audit import Audit, Part, audit, judge_part, steps
+from avow.trust.audit import Astray, Audit, Part, audit, judge_part, steps
 
 SUMMARY = "audit.json"
 
@@ -38,6 +38,7 @@ class AuditPlan:
     gallery: int = 2000
     """Images that are compared with each other at once."""
     seed: int = 0
+    astray: Astray = "both"
 
 
 def audit_parts(
@@ -63,7 +64,7 @@ def audit_parts(
         else:
             advance((len(part.model.views) + 1) * len(part.captions))
         judged.append(found)
-    found = audit(whole, plan.split, judged, plan.in_sample, plan.seed)
+    found = audit(whole, plan.split, judged, plan.in_sample, plan.seed, plan.astray)
     about = _about(dataset, whole, found, plan)
     write_findings(found, out, plan.threshold)
     files = dict(zip(split_ids(dataset, plan.split), _files(dataset, plan.split), strict=True))
@@ -108,6 +109,7 @@ def _about(
         "in_sample": plan.in_sample,
         "judged_by": plan.judged_by,
         "gallery": plan.gallery,
+        "astray": plan.astray,
         "avow": avow.__version__,
         "date": datetime.date.today().isoformat(),
     }
