@@ -1,10 +1,7 @@
 """Triplet hinge: a match must beat every other candidate by a margin.
 
 The first epochs may sum over all negatives of the batch; after that only the hardest
-negative of each query counts, which learns better once training is under way. Too early it
-is fatal: a network that scores every pair alike pays `margin` per query, and while the
-hardest negatives cost more than that, giving up is downhill. `patient` sums over all
-negatives in every batch where they still do.
+negative of each query counts, which learns better once training is under way.
 
 Paper: Faghri et al., "VSE++: Improving Visual-Semantic Embeddings with Hard Negatives",
 BMVC 2018, Eq. 5 (sum) and Eq. 6 (hardest).
@@ -41,7 +38,6 @@ class Hinge(Loss):
     hardest: bool
     warm_up: int
     reduce: Reduce
-    patient: bool = False
     views: int = 1
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
@@ -50,30 +46,16 @@ class Hinge(Loss):
         to_image = violation(scores.T, lesson.match.T, self.margin)
         if self.hardest and lesson.epoch >= self.warm_up:
             value = to_text.amax(-1).sum() + to_image.amax(-1).sum()
-            if self.patient:
-                of_giving_up = self.margin * (len(to_text) + len(to_image))
-                value = torch.where(value < of_giving_up, value, _of_all(to_text, to_image))
         else:
-            value = _of_all(to_text, to_image)
+            value = to_text.sum() + to_image.sum()
         yield value / len(scores) if self.reduce == "mean" else value
 
 
-def _of_all(
-    to_text: Float[Tensor, "images texts"], to_image: Float[Tensor, "texts images"]
-) -> Float[Tensor, ""]:
-    return to_text.sum() + to_image.sum()
-
-
 def build(
-    margin: float = 0.2,
-    hardest: bool = True,
-    warm_up: int = 1,
-    reduce: Reduce = "sum",
-    patient: bool = False,
+    margin: float = 0.2, hardest: bool = True, warm_up: int = 1, reduce: Reduce = "sum"
 ) -> Hinge:
     """warm_up: epochs that sum over all negatives before the hardest one takes over.
 
     reduce: sum over the batch, as most systems have it, or mean, as DivE does.
-    patient: the hardest one waits, batch by batch, until it is worth learning from.
     """
-    return Hinge(margin, hardest, warm_up, reduce, patient)
+    return Hinge(margin, hardest, warm_up, reduce)
