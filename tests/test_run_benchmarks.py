@@ -1,0 +1,66 @@
+"""Benchmarks of runs train their grid, go on where they stopped, and sum up what came out."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from samples import small_recipe, write_precomp
+from test_training import as_toml
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def toy(tmp_path) -> str:
+    """A recipe that learns from a handful of vectors."""
+    content = small_recipe(write_precomp(tmp_path / "toy_precomp"), epochs=2)
+    (tmp_path / "toy.toml").write_text(as_toml(content))
+    return str(tmp_path / "toy.toml")
+
+
+def run(script: str, *words: str) -> str:
+    command = [sys.executable, str(ROOT / "benchmarks" / script), "--device", "cpu", *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_small_grid(tmp_path, toy):
+    results = ROOT / "benchmarks" / "results" / "noise-test.json"
+    words = [
+        *("--noise", "0", "0.5", "--seeds", "0", "--runs", str(tmp_path / "runs")),
+        *("--name", "noise-test", "--recipes", toy, f"{toy}+train.epochs=1"),
+    ]
+    try:
+        run("noise.py", *words)
+        # the second time nothing is trained, and what cannot be does not stop the rest
+        told = run("noise.py", *words, f"{toy}+loss.tau=-1")
+        found = json.loads(results.read_text())
+        assert len(found["runs"]) == 4 and ": rSum" not in told
+        assert "tau" in told and "2 of 6 runs are left" in told
+        cells = found["summary"][toy]
+        lost = cells["0"]["best"]["rsum"] - cells["0.5"]["best"]["rsum"]
+        assert cells["0.5"]["lost"] == pytest.approx(lost, abs=0.01)
+        assert f"| {toy} | both views | " in told
+        assert "4 runs -> " in told
+    finally:
+        results.unlink(missing_ok=True)
+
+
+@pytest.mark.slow
+def test_seeds_are_added_to_earlier_ones(tmp_path, toy):
+    results = ROOT / "benchmarks" / "results" / "recipes-test.json"
+    where = ["--runs", str(tmp_path / "runs"), "recipes-test", toy]
+    try:
+        run("recipes.py", "--seeds", "0", *where)
+        told = run("recipes.py", "--seeds", "1", *where)
+        found = json.loads(results.read_text())["summary"][toy]
+        assert found["seeds"] == [0, 1] and len(found["both views"]["values"]) == 2
+        assert f"{toy}" in told and " ± " in told and "2 runs -> " in told
+    finally:
+        results.unlink(missing_ok=True)
