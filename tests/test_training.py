@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from avow.assembly.scores import Blocks
 from avow.core import folder
 from avow.core.device import most_memory
 from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
+from avow.training.batches import Batch, Batches
 from avow.training.course import enrol, open_data
 from avow.training.optim import build_optimiser, set_rates
 from avow.training.state import Progress, open_run
@@ -276,6 +278,35 @@ def test_broken_features_are_refused_with_the_image(data, tmp_path):
         f"The features of image {image!r} hold NaN or infinite numbers. Expected "
         "finite ones; extract them again."
     )
+
+
+def test_a_pool_brings_captions_of_a_length_together(data):
+    batches = {pool: _pooled(data, pool) for pool in (1, 3)}
+    for made in batches.values():
+        assert sorted(pair for batch in made for pair in batch.lesson.pairs.tolist()) == list(
+            range(sum(len(batch.lesson.pairs) for batch in made))
+        )
+    padding = {
+        pool: sum(int((~batch.text.present).sum()) for batch in made)
+        for pool, made in batches.items()
+    }
+    assert padding[3] < padding[1] / 2
+    again = _pooled(data, 3)
+    for one, other in zip(batches[3], again, strict=True):
+        assert torch.equal(one.lesson.pairs, other.lesson.pairs)
+    widths = [batch.text.ids.shape[1] for batch in again]
+    assert widths != sorted(widths)  # batches come in any order
+
+
+def _pooled(data: Path, pool: int) -> list[Batch]:
+    """The batches of one epoch, as if captions had 1 to 5 words."""
+    content = small_recipe(data, batch=10, pool=pool)
+    recipe = Recipe.from_dict("toy", content)
+    _, course = enrol(recipe, open_data(recipe), None)
+    lengths = 1 + torch.arange(len(course.train.captions)) % 5
+    table = replace(course.train_table, lengths=lengths)
+    batches = Batches(course.train, table, recipe.train, 1, torch.device("cpu"))
+    return list(batches.epoch(0))
 
 
 def test_too_large_a_batch_is_refused(data, tmp_path):

@@ -52,6 +52,9 @@ class Training:
     region_change: Literal["drop", "mask"] = "drop"
     same_image_matches: bool = False
     """Whether captions of one image in one batch all count as its matches."""
+    pool: int = 1
+    """So many batches are drawn at once and sorted by the lengths of their captions, so that
+    a batch has little padding: quicker, and its negatives are about as long as its texts."""
     precision: Literal["fp32", "tf32", "bf16"] = "tf32"
     graphs: bool = True
     """On one CUDA device: record each batch shape as a CUDA graph and replay it."""

@@ -45,7 +45,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import linear, pad
+from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
 from avow.blocks import fused, lean
@@ -94,12 +94,10 @@ class _Images:
 
     @classmethod
     def of(cls, visual: Encoded) -> "_Images":
-        # fast products on a device ask for rows that begin at multiples of 16 bytes
-        parts = visual.parts.shape[1] - 1
-        missing = -parts % (16 // visual.parts.element_size())
-        regions = pad(visual.parts[:, 1:], (0, 0, 0, missing)).contiguous()
-        present = pad(visual.present[:, 1:], (0, missing))
-        return cls(visual.parts[:, 0], regions, present, precise(regions @ regions.mT))
+        rest = Encoded(visual.parts[:, 1:], visual.present[:, 1:])
+        rest = rest.resized(_aligned(rest.parts))
+        among = precise(rest.parts @ rest.parts.mT)
+        return cls(visual.parts[:, 0], rest.parts.contiguous(), rest.present, among)
 
     def __getitem__(self, rows: slice) -> "_Images":
         return _Images(self.gist[rows], self.regions[rows], self.present[rows], self.gram[rows])
@@ -282,8 +280,6 @@ class SimilarityVectors(Method):
             return score
         return score.tanh() if self.squash == "tanh" else score.sigmoid()
 
-    # --- tiles ----------------------------------------------------------------------
-
     def _groups(
         self, images: _Images, text: Encoded
     ) -> tuple[Int[Tensor, " texts"] | None, list[tuple[Tensor | slice, int]]]:
@@ -293,6 +289,7 @@ class SimilarityVectors(Method):
         """
         count, longest = len(text.parts), text.parts.shape[1] - 1
         if not self._may_ask(text):
+            longest = _aligned(text.parts) - 1
             size = self._shape(images, longest)[1] if self.recompute else count
             steps = range(0, count, size)
             return None, [(slice(start, start + size), longest) for start in steps]
@@ -325,6 +322,11 @@ class SimilarityVectors(Method):
         return (self.tile_mb or usual) * 2**20
 
 
+def _aligned(items: Float[Tensor, "items parts dim"]) -> int:
+    """So many parts that rows begin at 16 bytes, as fast products on a device want them."""
+    return items.shape[1] + -items.shape[1] % (16 // items.element_size())
+
+
 def _to_unit(
     weights: Float[Tensor, "images words regions"],
     gram: Float[Tensor, "images regions regions"],
@@ -349,8 +351,8 @@ def _projected(
 
 
 def _cut(text: Encoded, chosen: Tensor | slice, words: int) -> Encoded:
-    """Some texts without the padding that none of them needs."""
-    return Encoded(text.parts[chosen, : words + 1], text.present[chosen, : words + 1])
+    """Some texts with no more padding than `words` asks for."""
+    return Encoded(text.parts[chosen], text.present[chosen]).resized(words + 1)
 
 
 def similarity_vectors(

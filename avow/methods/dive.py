@@ -35,6 +35,7 @@ SetKind = Literal["smooth_chamfer", "chamfer", "max"]
 _EPSILON = 1e-7  # what a slot gets of a part that the others took
 _APART = 2.0  # how fast two slots stop disturbing each other
 _KERNEL = 0.5  # how fast two vectors stop resembling each other
+_NOTHING = 1e-14  # a squared distance that counts as none, and has no direction to push in
 
 
 def places(
@@ -145,9 +146,11 @@ def discrepancy(
 def _alike(
     one: Float[Tensor, "vectors dim"], other: Float[Tensor, "others dim"]
 ) -> Float[Tensor, ""]:
-    # the quick way of measuring distances gives a vector one to itself
-    apart = torch.cdist(one, other, compute_mode="donot_use_mm_for_euclid_dist")
-    return torch.exp(-_KERNEL * apart).mean()
+    """In float64: squares less products would else give a vector a distance to itself."""
+    kind, one, other = one.dtype, one.double(), other.double()
+    squares = one.square().sum(-1)[:, None] + other.square().sum(-1)
+    apart = (squares - 2 * one @ other.T).clamp(min=_NOTHING).sqrt()
+    return torch.exp(-_KERNEL * apart).mean().to(kind)
 
 
 @dataclass(frozen=True, kw_only=True)

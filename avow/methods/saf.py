@@ -75,7 +75,7 @@ class CaptionNorm(nn.Module):
         r <- (1 - m) r + m s, n times, is (1 - m)^n r + sum of m (1 - m)^(n - 1 - t) s_t.
         """
         count, keep = len(moments), 1 - self.momentum
-        ages = torch.arange(count - 1, -1, -1).to(moments)
+        ages = torch.arange(count - 1, -1, -1, dtype=moments.dtype, device=moments.device)
         mean, var = (self.momentum * keep**ages) @ moments
         self.running_mean.mul_(keep**count).add_(mean)
         self.running_var.mul_(keep**count).add_(var)

@@ -81,8 +81,17 @@ class Batches:
                 yield batch
 
     def _order(self, epoch: int) -> Int[Tensor, " captions"]:
+        """Shuffled; in a pool of several batches captions of a length then come together."""
         draw = generator(self.train.seed, "order", epoch)
-        return torch.randperm(len(self.split.captions), generator=draw)
+        order = torch.randperm(len(self.split.captions), generator=draw)
+        if self.train.pool <= 1:
+            return order
+        size = self.train.batch * self.processes
+        order = order[: len(self) * size]
+        pool = torch.arange(len(order)) // (self.train.pool * size)
+        length = self.table.lengths[order]
+        order = order[(pool * (length.max() + 1) + length).argsort(stable=True)]
+        return order.view(-1, size)[torch.randperm(len(self), generator=draw)].flatten()
 
     def _make(self, order: Int[Tensor, " captions"], epoch: int, place: int) -> Batch:
         train, step = self.train, epoch * len(self) + place

@@ -25,7 +25,7 @@ class Comparison(nn.Module):
         self.gather, self.bf16 = gather, bf16
 
     def forward(
-        self, visual: Regions, text: Tokens
+        self, visual: Regions, text: Tokens, regularised: bool = True
     ) -> tuple[list[Float[Tensor, "images texts"]], Float[Tensor, ""]]:
         """Similarities per view, and the sum of what the methods add themselves."""
         scores, extra = [], visual.features.new_zeros((), dtype=torch.float32)
@@ -34,7 +34,8 @@ class Comparison(nn.Module):
             # a cast kept from one pass to the next could not be recorded as a graph
             with torch.autocast(device, torch.bfloat16, self.bf16, cache_enabled=False):
                 images, texts = view.encode_visual(visual), view.encode_text(text)  # type: ignore[operator]
-            extra = extra + view.regulariser(images, texts)  # type: ignore[operator]
+            if regularised:
+                extra = extra + view.regulariser(images, texts)  # type: ignore[operator]
             if self.gather:
                 images, texts = _from_all(images), _from_all(texts)
             scores.append(view.similarity(images, texts))  # type: ignore[operator]

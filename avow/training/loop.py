@@ -137,6 +137,10 @@ class Learner:
     ):
         self.accelerator, self.comparison, self.views = accelerator, comparison, views
         self.loss, self.optimiser, self.settings = loss, optimiser, settings
+        adds = any(type(view).regulariser is not Method.regulariser for view in views)
+        # what a method adds counts once per batch; several processes must agree which
+        # parameters have a gradient, and one that adds nothing is recorded but once
+        self.always_regularised = accelerator.num_processes > 1 or not adds
 
     def learn(self, batch: Batch) -> Float[Tensor, ""]:
         """Return the first value the loss yielded, before any step was taken."""
@@ -149,7 +153,8 @@ class Learner:
         extra: list[Tensor] = []
 
         def similarities() -> list[Tensor]:
-            scores, added = self.comparison(batch.visual, batch.text)
+            regularised = not extra or self.always_regularised
+            scores, added = self.comparison(batch.visual, batch.text, regularised)
             extra.append(added)
             return scores
 
@@ -158,8 +163,7 @@ class Learner:
             if first is None:
                 value = value + extra[0]
                 first = value.detach()
-            elif extra[-1].requires_grad:
-                # on every device and in every process the same parameters have a gradient
+            elif self.always_regularised and extra[-1].requires_grad:
                 value = value + 0 * extra[-1]
             self._step(value, lesson.epoch)
         assert first is not None, "a loss yields at least one value"
