@@ -1,6 +1,8 @@
 """What every benchmark writes down: the figures, the machine, the date."""
 
+import contextlib
 import datetime
+import io
 import json
 import os
 import platform
@@ -12,6 +14,8 @@ from typing import Any
 import torch
 
 import avow
+from avow.cli import app
+from avow.core.errors import AvowError
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -44,11 +48,23 @@ def read(name: str) -> dict[str, Any]:
     return json.loads((RESULTS / f"{name}.json").read_text())
 
 
-def command(arguments: list[str]) -> dict[str, Any]:
-    """Run `avow` with these arguments; the JSON object it prints last."""
+def command(arguments: list[str], here: bool = False) -> dict[str, Any]:
+    """Run `avow` with these arguments; the JSON object it prints last.
+
+    here: in this process, which keeps what it has read and need not start again.
+    """
+    told = f"avow {' '.join(arguments)}"
+    if here:
+        out = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(out):
+                app(arguments, standalone_mode=False)
+        except AvowError as error:
+            raise SystemExit(f"{told}\n{error}") from error
+        return json.loads(out.getvalue().splitlines()[-1])
     done = subprocess.run(
         [sys.executable, "-m", "avow", *arguments], capture_output=True, text=True
     )
     if done.returncode:
-        raise SystemExit(f"avow {' '.join(arguments)}\n{done.stderr[-3000:]}")
+        raise SystemExit(f"{told}\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])

@@ -45,6 +45,7 @@ def parser_of(about: str | None, runs: str) -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=Path, default=Path(runs))
     parser.add_argument("--fold", type=int, default=0, help="also in folds of N images")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
+    parser.add_argument("--here", action="store_true", help="no process of its own per run")
     parser.add_argument("--device", default="")
     parser.add_argument("--set", dest="changes", action="append", default=[])
     parser.add_argument("--keep-going", type=float, default=1e9, help="seconds for new runs")
@@ -53,6 +54,8 @@ def parser_of(about: str | None, runs: str) -> argparse.ArgumentParser:
 
 def train_all(tasks: Sequence[Task], chosen: argparse.Namespace) -> list[Row]:
     """The runs that are done, in order; those that failed or had no time are told."""
+    if chosen.here and chosen.jobs > 1:
+        raise SystemExit("--here runs one after the other. Leave out --jobs, or --here.")
     deadline = time.monotonic() + chosen.keep_going
     with ThreadPoolExecutor(chosen.jobs) as pool:
         found = list(pool.map(lambda task: _tried(task, chosen, deadline), tasks))
@@ -113,13 +116,14 @@ def _trained(task: Task, chosen: argparse.Namespace) -> Row:
         *("train", recipe, "--seed", str(task.seed), "--out", str(run), "--resume", "--json"),
         *where,
         *[word for change in changes for word in ("--set", change)],
-    ])  # fmt: skip
+    ], chosen.here)  # fmt: skip
     took = time.monotonic() - started
-    tested = command(["evaluate", str(run), "--json", *where])
+    tested = command(["evaluate", str(run), "--json", *where], chosen.here)
     folded = None
     if chosen.fold:
         fold = ["--fold", str(chosen.fold)]
-        folded = command(["evaluate", str(run), "--json", *fold, *where])["rows"]
+        told = command(["evaluate", str(run), "--json", *fold, *where], chosen.here)
+        folded = told["rows"]
     last = json.loads((run / "log.jsonl").read_text().splitlines()[-1])
     about = {"recipe": task.recipe, "seed": task.seed}
     if task.noise is not None:

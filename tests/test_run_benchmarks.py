@@ -34,7 +34,7 @@ def test_a_small_grid(tmp_path, toy):
     results = ROOT / "benchmarks" / "results" / "noise-test.json"
     words = [
         *("--noise", "0", "0.5", "--seeds", "0", "--runs", str(tmp_path / "runs")),
-        *("--name", "noise-test", "--recipes", toy),
+        *("--name", "noise-test", "--here", "--recipes", toy),
     ]
     try:
         run("noise.py", *words)
