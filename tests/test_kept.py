@@ -91,6 +91,30 @@ def test_all_views_and_folds_share_one_reader_and_save_none_of_it(tokens):
 
 def test_what_is_kept_is_small(reader, tokens):
     reader.read(tokens)
-    kept = list(reader.known.values())
-    assert len(kept) == 3 and all(one.dtype == np.float16 for one in kept)
-    assert kept[0].nbytes < 2000
+    assert len(reader.captions) == 3
+    assert reader.vectors.dtype == np.float16 and reader.vectors[:3].nbytes < 3 * 2000
+
+
+def test_many_captions_in_any_order_and_any_padding(reader, monkeypatch):
+    """What is found equals what a plain table would hold, caption by caption."""
+    asked = []
+
+    def told(ids):
+        asked.extend(ids.tolist())
+        marks = (ids * torch.arange(1, ids.shape[1] + 1)).sum(1, keepdim=True) % 2039
+        return marks.half().expand(-1, reader.dim).numpy()
+
+    monkeypatch.setattr(reader, "_vectors", told)
+    draw = torch.Generator().manual_seed(0)
+    plain: dict[tuple[int, ...], float] = {}
+    for width in (3, 9, 2, 6):
+        lengths = torch.randint(1, width + 1, (60,), generator=draw)
+        # few numbers, some of them 0 or with bytes that are: repeated captions, look-alikes
+        ids = torch.randint(0, 4, (60, width), generator=draw) * 256
+        text = Tokens(ids, torch.arange(width) < lengths[:, None])
+        found = reader.read(text)
+        for row, length in enumerate(lengths.tolist()):
+            caption = tuple(ids[row, :length].tolist())
+            mark = sum(n * (place + 1) for place, n in enumerate(caption)) % 2039
+            assert plain.setdefault(caption, mark) == found[row, 0]
+    assert len(asked) == len(plain) == len(reader.captions)

@@ -8,7 +8,6 @@ and from the second time on a caption costs a look into a table. Captions that a
 are other captions each time, and gain nothing.
 """
 
-from collections import defaultdict
 from functools import cache
 
 import numpy as np
@@ -26,7 +25,12 @@ class CaptionReader:
     def __init__(self, source: str):
         self.network = AdaptedTransformer(source, rank=0).eval()
         self.dim = 2 * self.network.dim
-        self.known: dict[bytes, np.ndarray] = {}
+        self.captions = np.empty(0, "S4")
+        """Each as the bytes of its length and numbers, sorted: a batch is found at once."""
+        self.place = np.empty(0, np.int64)
+        """Where the vector of each of them lies."""
+        self.vectors = np.empty((0, self.dim), np.float16)
+        """In the order they were read, with room for more."""
 
     @property
     def number(self) -> Int[Tensor, ""]:
@@ -36,25 +40,46 @@ class CaptionReader:
     @torch.no_grad()
     def read(self, text: Tokens) -> Float[Tensor, "items dim"]:
         """One vector per caption: the mean and the largest of its tokens' states."""
-        lengths = text.lengths.tolist()
-        rows = text.ids.cpu().int().numpy()
-        keys = [row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)]
-        fresh: dict[int, list[int]] = defaultdict(list)
-        for place, key in enumerate(keys):
-            if key not in self.known:
-                fresh[lengths[place]].append(place)
-        for length, places in fresh.items():
-            # alike in length: no padding to read, and no neighbour to depend on
-            vectors = self._vectors(text.ids[places, :length])
-            self.known |= zip([keys[place] for place in places], vectors, strict=True)
-        found = np.stack([self.known[key] for key in keys])
+        captions = _as_bytes(text)
+        told, first = np.unique(captions, return_index=True)
+        near = np.searchsorted(self.captions, told)
+        unknown = near == len(self.captions)
+        unknown[~unknown] = self.captions[near[~unknown]] != told[~unknown]
+        if unknown.any():
+            self._keep(text, told[unknown], first[unknown])
+        found = self.vectors[self.place[np.searchsorted(self.captions, captions)]]
         return torch.from_numpy(found).to(text.ids.device, torch.float32)
+
+    def _keep(self, text: Tokens, captions: np.ndarray, rows: Int[np.ndarray, " rows"]) -> None:
+        """Read the captions of `rows`, and put them where they belong."""
+        start, stop = len(self.captions), len(self.captions) + len(captions)
+        if stop > len(self.vectors):
+            more = np.empty((stop, self.dim), np.float16)
+            self.vectors = np.concatenate([self.vectors, more])
+        lengths = text.lengths.cpu().numpy()[rows]
+        for length in np.unique(lengths):
+            # alike in length: no padding to read, and no neighbour to depend on
+            alike = np.flatnonzero(lengths == length)
+            self.vectors[start + alike] = self._vectors(text.ids[rows[alike], :length])
+        longest = max(self.captions.dtype, captions.dtype, key=lambda kind: kind.itemsize)
+        known = self.captions.astype(longest)
+        between = np.searchsorted(known, captions)
+        self.captions = np.insert(known, between, captions)
+        self.place = np.insert(self.place, between, np.arange(start, stop))
 
     def _vectors(self, ids: Int[Tensor, "items parts"]) -> Float[np.ndarray, "items dim"]:
         network = self.network.to(ids.device)
         states = network(ids, torch.ones_like(ids, dtype=torch.bool))
         vectors = torch.cat([states.mean(1), states.amax(1)], 1)
         return vectors.half().cpu().numpy()
+
+
+def _as_bytes(text: Tokens) -> np.ndarray:
+    """One string of bytes per caption, whatever padding it came with."""
+    lengths = text.lengths[:, None]
+    said = torch.arange(text.ids.shape[1], device=text.ids.device) < lengths
+    rows = torch.cat([lengths, text.ids * said], 1).int().cpu().numpy()
+    return np.ascontiguousarray(rows).view(f"S{rows.itemsize * rows.shape[1]}")[:, 0]
 
 
 @cache
