@@ -16,7 +16,6 @@ from avow import indexes
 from avow.core import folder
 from avow.core.errors import WrongIndex
 from avow.core.searching import Index
-from avow.indexes._vectors import best_of
 from avow.indexes.exact import DEAD, Exact
 
 _AT_ONCE = 65536
@@ -58,13 +57,13 @@ class Searched:
             among = np.intersect1d(among, self.live)
         asked = k if among is not None else k + self.gone
         known = self.engine.search(queries, asked, among)
-        out = []
-        for number in range(len(queries)):
-            real = np.isin(known[0][number], self.live)
-            ids = np.concatenate([known[0][number][real], rest[0][number]])
-            scores = np.concatenate([known[1][number][real], rest[1][number]])
-            out.append(best_of(ids, scores, k))
-        return np.stack([one[0] for one in out]), np.stack([one[1] for one in out])
+        real = np.isin(known[0], self.live)
+        ids = np.concatenate([known[0], rest[0]], 1)
+        scores = np.concatenate([np.where(real, known[1], -np.inf), rest[1]], 1)
+        there = int(real.sum(1).min(initial=real.shape[1])) + rest[0].shape[1]
+        order = np.lexsort((ids, -scores), axis=-1)[:, : min(k, there)]
+        found = np.take_along_axis(scores, order, 1).astype(np.float32)
+        return np.take_along_axis(ids, order, 1), found
 
     def close(self) -> None:
         if self.engine is not None:
