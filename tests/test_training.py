@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import SMALLER, small_recipe, write_precomp
+from accelerate import Accelerator
+from samples import SIZES, SMALLER, regions, small_recipe, tokens, write_precomp
 from test_methods import tiny_bert  # noqa: F401
 
 import avow.training.loop as loop
@@ -19,12 +20,14 @@ from avow import losses, methods
 from avow.assembly.checkpoint import load_weights
 from avow.assembly.judge import judge_run
 from avow.assembly.model import Model
-from avow.assembly.recipe import Recipe
+from avow.assembly.recipe import Recipe, Training
 from avow.assembly.scores import Blocks
 from avow.core import folder
+from avow.core.contracts import Lesson
 from avow.core.device import most_memory
 from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
 from avow.training.batches import Batch, Batches
+from avow.training.compare import Comparison
 from avow.training.course import enrol, open_data
 from avow.training.optim import build_optimiser, set_rates
 from avow.training.state import Progress, open_run
@@ -278,6 +281,28 @@ def test_broken_features_are_refused_with_the_image(data, tmp_path):
         f"The features of image {image!r} hold NaN or infinite numbers. Expected "
         "finite ones; extract them again."
     )
+
+
+def test_what_a_method_adds_is_computed_once_per_batch(monkeypatch):
+    torch.manual_seed(0)
+    views = [folder.build(methods, "vsrn", **SIZES, caption_dim=8) for _ in range(2)]
+    own, counted = type(views[0]).regulariser, []
+    monkeypatch.setattr(
+        type(views[0]), "regulariser", lambda *sides: counted.append(1) or own(*sides)
+    )
+    loss, settings = folder.build(losses, "tcl", agreement_steps=3), Training()
+    optimiser = torch.optim.SGD([p for view in views for p in view.parameters()], lr=0.1)
+    learner = loop.Learner(
+        Accelerator(cpu=True), Comparison(views), views, loss, optimiser, settings
+    )
+    lesson = Lesson.paired(3, epoch=1, step=0, views=2)
+    learner.learn(Batch(regions([5, 3, 1]), tokens([7, 4, 2]), lesson))
+    assert len(counted) == len(views)
+    assert views[0].captioner is not None
+    before = [parameter.clone() for parameter in views[0].captioner.parameters()]
+    learner.learn(Batch(regions([4, 4, 2]), tokens([6, 4, 2]), lesson))
+    after = views[0].captioner.parameters()
+    assert any(not torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
 
 def test_a_pool_brings_captions_of_a_length_together(data):
