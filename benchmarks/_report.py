@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import gc
 import io
 import json
 import os
@@ -61,6 +62,8 @@ def command(arguments: list[str], here: bool = False) -> dict[str, Any]:
                 app(arguments, standalone_mode=False)
         except AvowError as error:
             raise SystemExit(f"{told}\n{error}") from error
+        finally:
+            gc.collect()  # what was recorded for a device knows its networks, and they it
         return json.loads(out.getvalue().splitlines()[-1])
     done = subprocess.run(
         [sys.executable, "-m", "avow", *arguments], capture_output=True, text=True

@@ -16,6 +16,7 @@ published systems (see `_plain`), in float32, run on some captions and scaled up
 """
 
 import argparse
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -402,7 +403,10 @@ def wait(device: str) -> None:
 
 
 def forget_peak(device: str) -> None:
+    """Begin to count anew, without what the method before has left behind."""
+    gc.collect()  # a recording and its networks know each other
     if device != "cpu":
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         return
     try:
