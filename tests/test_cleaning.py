@@ -1,6 +1,7 @@
 """Sifting between epochs: exact after a stop, and right about pairs made wrong on purpose."""
 
 import json
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,18 @@ def test_noise_is_in_the_training_split_alone_and_its_truth_is_kept(data):
     assert model.history["noise"]["fingerprint"] != model.history["data"]
     content["noise"] = {"ratio": 0.0}
     enrolled(content, wrong=False)
+
+
+def test_wrong_pairs_left_out(data):
+    content = noisy_recipe(data, "decl")
+    _, noisy, _, _ = enrolled(content)
+    content["noise"]["left_out"] = True
+    model, course, _, _ = enrolled(content)
+    right = ~noisy.wrong
+    assert list(course.train.captions) == list(compress(noisy.train.captions, right))
+    assert np.array_equal(course.train.image_of, noisy.train.image_of[right])
+    assert not course.wrong.any() and len(course.wrong) == right.sum()
+    assert model.history["noise"]["wrong"] == 0 and model.history["noise"]["left_out"]
 
 
 def test_noise_from_a_file(data, tmp_path):

@@ -92,6 +92,8 @@ class Noisy:
     """Its own: runs with several training seeds may share one noise."""
     file: str = ""
     """A published or saved index, instead of drawing one."""
+    left_out: bool = False
+    """Train without the wrong pairs: what a judge who knew them all would make possible."""
 
     @property
     def is_none(self) -> bool:

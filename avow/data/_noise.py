@@ -14,6 +14,7 @@ Matching", NeurIPS 2021.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Literal
 
@@ -40,6 +41,12 @@ class Noise:
     def apply(self, split: Split) -> Split:
         """The same images and captions, paired as the noise says."""
         return replace(split, image_of=self.image_of(split))
+
+    def left_out(self, split: Split) -> Split:
+        """The same images, with the captions that the noise leaves beside their own."""
+        right = ~self.wrong(split)
+        captions = tuple(compress(split.captions, right))
+        return replace(split, captions=captions, image_of=split.image_of[right])
 
     def image_of(self, split: Split) -> Int[np.ndarray, " captions"]:
         self._check(split)
@@ -115,10 +122,17 @@ def read_noise(path: Path, by: By) -> Noise:
 
 
 def with_noise(
-    dataset: PairedDataset, noise: Noise, splits: Iterable[str] = ("train",)
+    dataset: PairedDataset,
+    noise: Noise,
+    splits: Iterable[str] = ("train",),
+    left_out: bool = False,
 ) -> PairedDataset:
-    """The dataset with noise in its training split; dev and test stay as they are."""
-    changed = {name: noise.apply(dataset.splits[name]) for name in splits}
+    """The dataset with noise in its training split; dev and test stay as they are.
+
+    left_out: without the pairs that the noise made wrong, as if a judge had known them.
+    """
+    change = noise.left_out if left_out else noise.apply
+    changed = {name: change(dataset.splits[name]) for name in splits}
     return PairedDataset(dataset.name, {**dataset.splits, **changed})
 
 

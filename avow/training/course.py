@@ -78,7 +78,8 @@ def enrol(
 ) -> tuple[Model, Course]:
     """A fresh model for `recipe`, and the data it will be trained and judged on."""
     noise = drawn_noise(recipe, dataset)
-    paired = dataset if noise is None else with_noise(dataset, noise)
+    left_out = recipe.noise is not None and recipe.noise.left_out
+    paired = dataset if noise is None else with_noise(dataset, noise, left_out=left_out)
     train = FeaturedSplit.join(paired, "train", store)
     dev = FeaturedSplit.join(dataset, "dev", store)
     # published vocabularies are built from train and dev captions
@@ -94,7 +95,8 @@ def enrol(
         history["features"] = store.fingerprint
     wrong = None
     if noise is not None and recipe.noise is not None:
-        wrong = noise.wrong(dataset.splits["train"])[train.kept]
+        wrong = noise.wrong(dataset.splits["train"])
+        wrong = (wrong[~wrong] if left_out else wrong)[train.kept]
         told = {"wrong": float(wrong.mean()), "fingerprint": paired.fingerprint}
         history["noise"] = {**dataclasses.asdict(recipe.noise), **told}
     model = Model(recipe, views, tokeniser, visual, history)
