@@ -125,3 +125,13 @@ def test_unknown_method_and_loss():
         "There is no 'tlc' in losses. Did you mean 'tcl'? There are: decl, hinge, ncr, "
         "selhn, strangers, tcl, tcl_decl."
     )
+
+
+def test_a_later_setting_is_told_only_where_it_is_set():
+    """The fingerprints of saved models, and so their indexes and policies, stay the same."""
+    plain = Recipe.open("flickr8k/vse_infty_hinge")
+    assert "pool" not in plain.to_dict()["train"]
+    pooled = Recipe.open("flickr8k/vse_infty_hinge", ["train.pool=16", "noise.ratio=0.2"])
+    content = pooled.to_dict()
+    assert content["train"]["pool"] == 16 and "left_out" not in content["noise"]
+    assert Recipe.from_dict(pooled.name, content) == pooled

@@ -362,7 +362,7 @@ def test_a_run_is_never_overwritten(data, tmp_path):
     # one that began before a setting existed has what that stands at
     path = run / "recipe.json"
     older = json.loads(path.read_text())
-    del older["recipe"]["train"]["pool"]
+    del older["recipe"]["train"]["patience"]
     path.write_text(json.dumps(older))
     open_run(run, recipe, resume=True)
 

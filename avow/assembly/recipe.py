@@ -27,6 +27,10 @@ from avow.core.errors import BadRecipe, UnknownName
 HOME = Path(__file__).parent.parent / "recipes"
 
 
+LATER = {"later": True}
+"""Marks a setting that came when models had been saved: what names one must stay the same."""
+
+
 @dataclass(frozen=True)
 class Training:
     """How the weights are learnt. Rates and ratios as the papers give them."""
@@ -52,7 +56,7 @@ class Training:
     region_change: Literal["drop", "mask"] = "drop"
     same_image_matches: bool = False
     """Whether captions of one image in one batch all count as its matches."""
-    pool: int = 1
+    pool: int = field(default=1, metadata=LATER)
     """So many batches are drawn at once and sorted by the lengths of their captions, so that
     a batch has little padding: quicker, and its negatives are about as long as its texts."""
     precision: Literal["fp32", "tf32", "bf16"] = "tf32"
@@ -92,7 +96,7 @@ class Noisy:
     """Its own: runs with several training seeds may share one noise."""
     file: str = ""
     """A published or saved index, instead of drawing one."""
-    left_out: bool = False
+    left_out: bool = field(default=False, metadata=LATER)
     """Train without the wrong pairs: what a judge who knew them all would make possible."""
 
     @property
@@ -163,9 +167,9 @@ class Recipe:
         if self.features is not None:
             out["features"] = dataclasses.asdict(self.features)
         out |= {"method": self.method, "loss": self.loss}
-        out["train"] = dataclasses.asdict(self.train)
+        out["train"] = _told(self.train)
         if self.noise is not None:
-            out["noise"] = dataclasses.asdict(self.noise)
+            out["noise"] = _told(self.noise)
         return out
 
     def build_loss(self) -> Loss:
@@ -204,6 +208,15 @@ def header(name: str) -> str:
             break
         head.append(line.removeprefix("#").strip())
     return "\n".join(head)
+
+
+def _told(part: Training | Noisy) -> dict[str, Any]:
+    """All settings; a later one only where it does not stand at its default."""
+    return {
+        setting.name: getattr(part, setting.name)
+        for setting in dataclasses.fields(part)
+        if setting.metadata != LATER or getattr(part, setting.name) != setting.default
+    }
 
 
 def _fill(kind: type, part: str, values: dict[str, Any]) -> Any:
