@@ -195,7 +195,7 @@ class _Mean:
 
 
 def _judge(model: Model, course: Course, accelerator: Accelerator) -> dict[str, float]:
-    """Recall of the averaged views on dev; ten digits of a product tell epochs apart."""
+    """Recall of the averaged views on dev; ten binary digits tell epochs apart."""
     blocks = Blocks(precision="fp32" if model.recipe.train.precision == "fp32" else "fp16")
     where = accelerator.device
     scores = score_views(model.views, course.dev, course.dev_table, where, blocks)

@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.optim import Optimizer
@@ -22,7 +21,7 @@ from avow.assembly.checkpoint import read_json
 from avow.assembly.model import Model
 from avow.assembly.recipe import Recipe
 from avow.core.contracts import Method
-from avow.core.errors import AvowError, WrongCheckpoint
+from avow.core.errors import WrongCheckpoint
 from avow.core.files import new_folder, write_text
 from avow.training.cleaning import Sifted
 
@@ -108,7 +107,7 @@ def open_run(run: Path, recipe: Recipe, resume: bool) -> None:
                 f"There is a run in {str(run)!r} already. Expected a new folder: continue "
                 "that run with --resume, or choose another --out."
             )
-        if _settled(read_json(path)) != content:
+        if read_json(path) != content:
             raise WrongCheckpoint(
                 f"The run in {str(run)!r} was started with other settings. Expected the "
                 "same recipe and --set values to resume it; choose another --out for new "
@@ -117,15 +116,6 @@ def open_run(run: Path, recipe: Recipe, resume: bool) -> None:
         return
     run.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(content, indent=1))
-
-
-def _settled(content: dict[str, Any]) -> dict[str, Any]:
-    """What a run began with, and for settings that did not exist then what they stand at."""
-    try:
-        recipe = Recipe.from_dict(content["name"], content["recipe"])
-    except (AvowError, KeyError):
-        return content
-    return {"name": recipe.name, "recipe": recipe.to_dict()}
 
 
 def _point(run: Path, kind: str, name: str) -> None:
