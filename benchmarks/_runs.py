@@ -44,6 +44,7 @@ def parser_of(about: str | None, runs: str) -> argparse.ArgumentParser:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--runs", type=Path, default=Path(runs))
     parser.add_argument("--fold", type=int, default=0, help="also in folds of N images")
+    parser.add_argument("--precision", default="fp32", help="of products when tested")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
     parser.add_argument("--here", action="store_true", help="no process of its own per run")
     parser.add_argument("--device", default="")
@@ -111,6 +112,7 @@ def _trained(task: Task, chosen: argparse.Namespace) -> Row:
     changes += chosen.changes
     where = ["--features", chosen.features] if chosen.features else []
     where += ["--device", chosen.device] if chosen.device else []
+    test = ["evaluate", str(run), "--json", "--precision", chosen.precision, *where]
     started = time.monotonic()
     trained = command([
         *("train", recipe, "--seed", str(task.seed), "--out", str(run), "--resume", "--json"),
@@ -118,12 +120,10 @@ def _trained(task: Task, chosen: argparse.Namespace) -> Row:
         *[word for change in changes for word in ("--set", change)],
     ], chosen.here)  # fmt: skip
     took = time.monotonic() - started
-    tested = command(["evaluate", str(run), "--json", *where], chosen.here)
+    tested = command(test, chosen.here)
     folded = None
     if chosen.fold:
-        fold = ["--fold", str(chosen.fold)]
-        told = command(["evaluate", str(run), "--json", *fold, *where], chosen.here)
-        folded = told["rows"]
+        folded = command([*test, "--fold", str(chosen.fold)], chosen.here)["rows"]
     last = json.loads((run / "log.jsonl").read_text().splitlines()[-1])
     about = {"recipe": task.recipe, "seed": task.seed}
     if task.noise is not None:
@@ -141,6 +141,7 @@ def _trained(task: Task, chosen: argparse.Namespace) -> Row:
         "sifted": last.get("sifted"),
         "rows": tested["rows"],
         "folded": folded,
+        "precision": chosen.precision,
         "side_by_side": chosen.jobs,
         "gpu": machine()["gpu"],
     }

@@ -54,9 +54,15 @@ def test_recorded_equals_launched(name):
 
 @pytest.mark.parametrize("name", folder.names(methods))
 def test_a_recorded_step_of_training_equals_a_launched_one(name):
-    """All of TCL: the evidential step and three of agreement, on batches of three shapes."""
-    learners = [_learner(name, recorded) for recorded in (False, True)]
+    """All of TCL: the evidential step and three of agreement, on batches of three shapes.
+
+    Both begin every batch with the same weights: over several batches the attention of some
+    methods makes a difference of 1e-7 in the photographs one of 1e-2 in the weights.
+    """
+    launched, recorded = learners = [_learner(name, graphs) for graphs in (False, True)]
     for step, counts in enumerate(TURNS):
+        for one, other in zip(launched.views, recorded.views, strict=True):
+            other.load_state_dict(one.state_dict())
         lesson = Lesson.paired(3, epoch=2, step=step, views=2)
         there = replace(
             lesson,
@@ -68,16 +74,14 @@ def test_a_recorded_step_of_training_equals_a_launched_one(name):
         text = tokens(counts, parts=max(counts), seed=step).to("cuda")
         values = [learner.learn(Batch(visual, text, there)) for learner in learners]
         torch.testing.assert_close(values[1], values[0], rtol=1e-3, atol=1e-4)
-    launched, recorded = learners
+        for one, other in zip(launched.views, recorded.views, strict=True):
+            found = other.state_dict()
+            for key, tensor in one.state_dict().items():
+                torch.testing.assert_close(found[key], tensor, rtol=1e-2, atol=1e-3)
     why_not = recorded.comparison.why_not
     if why_not:
         pytest.xfail(f"{name} cannot be recorded: {why_not}")
     assert len(recorded.comparison.recorded) == (6 if name in ADDING else 3)
-    for one, other in zip(launched.views, recorded.views, strict=True):
-        for key, tensor in one.state_dict().items():
-            torch.testing.assert_close(
-                other.state_dict()[key], tensor, rtol=1e-2, atol=1e-3, msg=key
-            )
 
 
 def _learner(name: str, recorded: bool) -> loop.Learner:

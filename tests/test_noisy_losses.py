@@ -254,6 +254,27 @@ def test_strangers_judge_what_they_never_learnt():
     assert [ours.sifts(epoch) for epoch in range(4)] == [True, True, True, False]
 
 
+def test_strangers_who_find_nothing_wrong_meet_at_once(scores):
+    draws = torch.Generator().manual_seed(0)
+    chance, sure = (
+        torch.randn(2, 2, 4000, generator=draws) + torch.tensor([0, 4])[:, None, None]
+    )
+    for meet_at, met in ((0.95, True), (1.1, False)):
+        ours = folder.build(losses, "strangers", apart=3, meet_at=meet_at)
+        trust, kept = ours.settle(sure, chance, 1)
+        assert trust.sum(0).mean() > 0.95
+        assert torch.equal(trust[0], trust[1]) == met
+        # from now on both learn every pair, and what they think of it is no judgement
+        later, kept = ours.settle(chance, kept, 2)
+        assert torch.equal(later, trust) == met
+        assert torch.equal(kept, sure) == met
+    tcl, both = folder.build(losses, "tcl"), [scores, scores.T.contiguous()]
+    given = lesson(torch.ones(2, 8), 2)
+    ours = folder.build(losses, "strangers", apart=3)
+    found = [float(value) for value in ours.steps(lambda: both, given)]
+    assert found == pytest.approx([float(value) for value in tcl.steps(lambda: both, given)])
+
+
 def test_a_pair_that_nobody_believes_teaches_strangers_nothing(scores):
     ours = folder.build(losses, "strangers", apart=2, agreement_steps=0)
     scores.requires_grad_()

@@ -5,8 +5,9 @@ the first epochs (`apart`) each of the two views learns from its own half of the
 both directions, and after every such epoch each pair is judged by the other view, as a
 stranger: how it stands among combinations that belong to nobody gives the probability that
 it is right. That probability is its weight from then on. Once the views have met, both learn
-all pairs so weighed and agree as in TCL. A pair that nobody believes teaches nothing: with
-many of them, the KL term would take all evidence away.
+all pairs so weighed and agree as in TCL. Where the judges find next to nothing wrong they
+meet at once, since halves cost what nobody needs. A pair that nobody believes teaches
+nothing: with many of them, the KL term would take all evidence away.
 
 Halves are the first and the last of the split, where captions of one image stand together:
 five captions that moved to another image are learnt, or judged, as one.
@@ -37,12 +38,13 @@ class Strangers(SiftingLoss):
     kl_most: float
     agreement_steps: int
     apart: int
+    meet_at: float
     views: int = 2
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         scores = list(similarities())
         sides = [believed(lesson.match, trust) for trust in lesson.trust]
-        if lesson.epoch < self.apart:
+        if lesson.epoch < self.apart and not torch.equal(*lesson.trust):
             yield torch.stack(
                 [
                     self._learn(one, side, lesson.epoch)
@@ -97,9 +99,24 @@ class Strangers(SiftingLoss):
         learns = torch.stack([first, ~first])
         if epoch == 0:  # nobody has learnt anything, and nobody is doubted
             return (learns if self.apart else torch.ones_like(learns)).to(seen.dtype), seen
-        trust = chance_of_right(torch.where(first, seen[1], seen[0]))
+        trust = _judged(seen, first)
+        if epoch > 1 and before is not None:
+            earlier = _judged(before, first)
+            if self._meet(earlier):  # and have learnt all pairs: no strangers any more
+                trust, seen = earlier, before
         both = trust.expand_as(seen)
-        return (both * learns if epoch < self.apart else both.clone()), seen
+        together = epoch >= self.apart or self._meet(trust)
+        return (both.clone() if together else both * learns), seen
+
+    def _meet(self, trust: Float[Tensor, " pairs"]) -> bool:
+        return float(trust.mean()) >= self.meet_at
+
+
+def _judged(
+    seen: Float[Tensor, "views pairs"], first: Bool[Tensor, " pairs"]
+) -> Float[Tensor, " pairs"]:
+    """The chance of each pair in the eyes of the view that did not learn it."""
+    return chance_of_right(torch.where(first, seen[1], seen[0]))
 
 
 def build(
@@ -109,10 +126,12 @@ def build(
     kl_most: float = 1.0,
     agreement_steps: int = 3,
     apart: int = 3,
+    meet_at: float = 0.95,
 ) -> Strangers:
     """apart: epochs in which the views learn from halves and judge each other's; 0 is TCL.
 
+    meet_at: the share of pairs believed at which they stop that earlier; above 1 for never.
     Half of the pairs must be enough to learn from: a few thousand, rather than hundreds.
     The rest as in `tcl`: agreement steps begin when the views have met.
     """
-    return Strangers(tau, evidence, kl_rate, kl_most, agreement_steps, apart)
+    return Strangers(tau, evidence, kl_rate, kl_most, agreement_steps, apart, meet_at)
