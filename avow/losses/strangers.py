@@ -5,9 +5,10 @@ the first epochs (`apart`) each of the two views learns from its own half of the
 both directions, and after every such epoch each pair is judged by the other view, as a
 stranger: how it stands among combinations that belong to nobody gives the probability that
 it is right. That probability is its weight from then on. Once the views have met, both learn
-all pairs so weighed and agree as in TCL. Where the judges find next to nothing wrong they
-meet at once, since halves cost what nobody needs. A pair that nobody believes teaches
-nothing: with many of them, the KL term would take all evidence away.
+all pairs so weighed and agree as in TCL. Judges who believe most pairs after one epoch meet
+then: to learn from halves for longer makes them better, and costs more than that is worth. A
+pair that nobody believes teaches nothing: with many of them, the KL term would take all
+evidence away.
 
 Halves are the first and the last of the split, where captions of one image stand together:
 five captions that moved to another image are learnt, or judged, as one.
@@ -126,7 +127,7 @@ def build(
     kl_most: float = 1.0,
     agreement_steps: int = 3,
     apart: int = 3,
-    meet_at: float = 0.95,
+    meet_at: float = 0.5,
 ) -> Strangers:
     """apart: epochs in which the views learn from halves and judge each other's; 0 is TCL.
 
