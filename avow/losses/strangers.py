@@ -45,6 +45,7 @@ class Strangers(SiftingLoss):
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         scores = list(similarities())
         sides = [believed(lesson.match, trust) for trust in lesson.trust]
+        # views that met early believe the same of every pair
         if lesson.epoch < self.apart and not torch.equal(*lesson.trust):
             yield torch.stack(
                 [
