@@ -69,6 +69,6 @@ def small_recipe(data: Path, **train: Any) -> dict[str, Any]:
     return {
         "data": {"name": str(data)},
         "method": {"name": "vse_infty", "dim": 16, "word_dim": 8},
-        "loss": {"name": "tcl"},
+        "loss": {"name": "tcl", "agreement_steps": 1},
         "train": settings,
     }

@@ -23,6 +23,7 @@ from avow.assembly.judge import (
 )
 from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
+from avow.assembly import scores
 from avow.assembly.scores import Blocks, compare, similarity
 from avow.assembly.two_stage import Items, pair_scores, pooled_scores, rerank
 from avow.core import folder
@@ -145,6 +146,16 @@ def test_rounded_products_change_similarities_a_little(name):
     assert (
         made.view.takes_bf16 or name in ("dive", "vsrn") or isinstance(made.view, VectorMethod)
     )
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_a_processor_without_bfloat16_multiplies_rounded_numbers(monkeypatch, has):
+    monkeypatch.setattr(scores, "multiplies_bf16", lambda device: has)
+    made = items(built("saf"), [5, 3, 4], [7, 4, 1])
+    rounded = scores.in_kind(made.visual, torch.bfloat16)
+    assert rounded.parts.dtype == (torch.bfloat16 if has else torch.float32)
+    assert torch.equal(rounded.parts.float(), made.visual.parts.bfloat16().float())
+    assert not torch.equal(rounded.parts.float(), made.visual.parts)
 
 
 def test_the_difference_counts_first_answers():

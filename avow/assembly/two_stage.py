@@ -8,13 +8,13 @@ be told by ranking every pair as well.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from avow.assembly.scores import Blocks, Precision, from_vectors, multiplying
+from avow.assembly.scores import Blocks, Precision, from_vectors, in_kind, multiplying
 from avow.core.contracts import Encoded, Method
 from avow.metrics.recall import Ranks, ranks
 
@@ -93,9 +93,7 @@ def pair_scores(
     view = items.view.eval()
     visual, text = items.visual.to(device), items.text.to(device)
     if precision == "bf16" and view.takes_bf16:
-        visual, text = (
-            replace(side, parts=side.parts.to(torch.bfloat16)) for side in (visual, text)
-        )
+        visual, text = (in_kind(side, torch.bfloat16) for side in (visual, text))
     place = torch.arange(1, text.present.shape[1] + 1, device=text.present.device)
     lengths = (text.present * place).amax(1).cpu().numpy()
     order = lengths[columns].argsort(kind="stable")

@@ -12,6 +12,15 @@ def best_device() -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
+def multiplies_bf16(device: torch.device | str) -> bool:
+    """Whether the device has products of bfloat16; without them they take ages."""
+    if torch.device(device).type != "cpu":
+        return True
+    return torch.backends.mkldnn.is_available() and bool(
+        torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    )
+
+
 def most_memory(device: torch.device | str) -> int | None:
     """The most bytes this program ever held on a device; None where nobody counts them.
 

@@ -9,6 +9,8 @@ import logging
 import os
 import re
 import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,12 +39,12 @@ class PgVector(Index):
                 "and underscores."
             )
         self._link, self._vector = _connect(dsn or os.environ.get("AVOW_PG_DSN", ""))
-        self._link.execute(
+        self._ask(
             f"CREATE TABLE IF NOT EXISTS {self.table} "
             f"(id bigint PRIMARY KEY, vector vector({int(dim)}) NOT NULL)"
         )
         if kind == "hnsw":
-            self._link.execute(
+            self._ask(
                 f"CREATE INDEX IF NOT EXISTS {self.table}_graph ON {self.table} "
                 "USING hnsw (vector vector_ip_ops)"
             )
@@ -52,7 +54,7 @@ class PgVector(Index):
     ) -> None:
         vectors = checked(vectors, self.dim)
         rows = [(int(ids[n]), self._vector(vectors[n])) for n in last_of_each(ids)]
-        with self._link.transaction(), self._link.cursor() as cursor:
+        with _sentences(), self._link.transaction(), self._link.cursor() as cursor:
             cursor.executemany(
                 f"INSERT INTO {self.table} VALUES (%s, %s) "
                 "ON CONFLICT (id) DO UPDATE SET vector = excluded.vector",
@@ -60,7 +62,7 @@ class PgVector(Index):
             )
 
     def delete(self, ids: Int64[np.ndarray, " items"]) -> None:
-        self._link.execute(f"DELETE FROM {self.table} WHERE id = ANY(%s)", [ids.tolist()])
+        self._ask(f"DELETE FROM {self.table} WHERE id = ANY(%s)", [ids.tolist()])
 
     def search(
         self,
@@ -78,7 +80,7 @@ class PgVector(Index):
         return ids, scores
 
     def ids(self) -> Int64[np.ndarray, " items"]:
-        rows = self._link.execute(f"SELECT id FROM {self.table} ORDER BY id").fetchall()
+        rows = self._ask(f"SELECT id FROM {self.table} ORDER BY id")
         return np.array([row[0] for row in rows], np.int64)
 
     def __len__(self) -> int:
@@ -88,9 +90,9 @@ class PgVector(Index):
         found: dict[int, Any] = {}
         for start in range(0, len(ids), _FETCHED_AT_ONCE):
             part = ids[start : start + _FETCHED_AT_ONCE].tolist()
-            found |= self._link.execute(
+            found |= self._ask(
                 f"SELECT id, vector FROM {self.table} WHERE id = ANY(%s)", [part]
-            ).fetchall()
+            )
         rows = [_numbers(found[one]) for one in ids.tolist() if one in found]
         return np.array(rows, np.float32).reshape(-1, self.dim)
 
@@ -145,11 +147,11 @@ class PgVector(Index):
             choice, values["among"] = "WHERE id = ANY(%(among)s)", among.tolist()
         # a graph serves only an order by distance alone; the exact order breaks ties itself
         ties = "" if self.kind == "hnsw" else ", id"
-        rows = self._link.execute(
+        rows = self._ask(
             f"SELECT id, -(vector <#> %(query)s) FROM {self.table} {choice} "
             f"ORDER BY vector <#> %(query)s{ties} LIMIT %(k)s",
             values,
-        ).fetchall()
+        )
         if len(rows) < k:  # a graph may not reach all of them
             left = self.ids() if among is None else np.intersect1d(among, self.ids())
             return best_of(left, (self.vectors(left) @ query).astype(np.float32), k)
@@ -161,11 +163,34 @@ class PgVector(Index):
         if among is not None:
             choice, values = " WHERE id = ANY(%s)", [among.tolist()]
         question = f"SELECT count(*) FROM {self.table}{choice}"
-        return self._link.execute(question, values).fetchone()[0]
+        return self._ask(question, values)[0][0]
+
+    def _ask(
+        self, statement: str, values: Sequence[Any] | dict[str, Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """The rows of the answer; none where a statement answers nothing."""
+        with _sentences():
+            done = self._link.execute(statement, values)
+            return done.fetchall() if done.description else []
 
 
 def _numbers(vector: Any) -> np.ndarray:
     return vector.to_numpy() if hasattr(vector, "to_numpy") else np.asarray(vector)
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """What the server refuses, or that it went away, as a sentence."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        told = " ".join(str(error).split())[:200]
+        raise WrongIndex(
+            f"PostgreSQL cannot be used ({told}). Expected a running server with the "
+            "extension 'vector' for its processor; check AVOW_PG_DSN and the server's log."
+        ) from error
 
 
 def _connect(dsn: str) -> tuple[Any, Any]:
@@ -180,16 +205,13 @@ def _connect(dsn: str) -> tuple[Any, Any]:
             "The engine 'pgvector' does not know its server. Expected the address of a "
             "PostgreSQL in AVOW_PG_DSN, such as postgresql://user@host/database."
         )
-    try:
+    with _sentences():
         link = psycopg.connect(dsn, autocommit=True)
         link.execute("CREATE EXTENSION IF NOT EXISTS vector")
         register_vector(link)
-    except psycopg.Error as error:
-        told = " ".join(str(error).split())[:200]
-        raise WrongIndex(
-            f"PostgreSQL cannot be used ({told}). Expected a running server with the "
-            "extension 'vector'; check AVOW_PG_DSN."
-        ) from error
+        # an extension built for another processor ends the server with the first product:
+        # better before anything is stored than with the first search
+        link.execute("SELECT '[1]'::vector <#> '[1]'::vector")
     return link, Vector
 
 

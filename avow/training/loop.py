@@ -8,6 +8,7 @@ Kill it at any time: `resume=True` goes on from the last saved state to the same
 as a run that was never stopped.
 """
 
+import logging
 import time
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from avow.assembly.model import Model
 from avow.assembly.recipe import Training
 from avow.assembly.scores import Blocks
 from avow.core.contracts import Loss, Method, SiftingLoss
-from avow.core.device import most_memory
+from avow.core.device import most_memory, multiplies_bf16
 from avow.core.seeds import mix
 from avow.training.batches import Batch, Batches
 from avow.training.cleaning import sift
@@ -55,8 +56,14 @@ def train(
     reached, sifted = Progress(), None
     if resume:
         reached, sifted = load_state(run, model.views, optimiser)
+    bf16 = settings.precision == "bf16"
+    if bf16 and not multiplies_bf16(accelerator.device):
+        bf16 = False
+        logging.getLogger(__name__).warning(
+            "This processor has no products of bfloat16; the recipe's bf16 is float32 here."
+        )
     comparison, optimiser = accelerator.prepare(
-        Comparison(model.views, settings.gather, settings.precision == "bf16"), optimiser
+        Comparison(model.views, settings.gather, bf16), optimiser
     )
     if accelerator.device.type == "cuda" and accelerator.num_processes == 1 and settings.graphs:
         comparison = Graphed(comparison)
@@ -87,7 +94,6 @@ def train(
             let_rest(model.views, reached.epoch < settings.pretrained_from)
         started = saved = time.monotonic()
         if isinstance(loss, SiftingLoss):
-            bf16 = settings.precision == "bf16"
             sifted = sift(loss, model.views, batches, reached.epoch, sifted, bf16)
             batches.trust = sifted.trust
         values = _Mean(accelerator.device)
