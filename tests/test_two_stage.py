@@ -13,7 +13,7 @@ from test_cli import command
 from test_training import run_recipe
 
 from avow import methods
-from avow.assembly import two_stage
+from avow.assembly import scores, two_stage
 from avow.assembly.judge import (
     difference,
     judge_run,
@@ -23,7 +23,6 @@ from avow.assembly.judge import (
 )
 from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
-from avow.assembly import scores
 from avow.assembly.scores import Blocks, compare, similarity
 from avow.assembly.two_stage import Items, pair_scores, pooled_scores, rerank
 from avow.core import folder
