@@ -22,7 +22,7 @@ from avow.training.course import enrol, open_data
 LOSSES = {
     "decl": {"warm_up": 1},
     "ncr": {"warm_up": 1, "wrong_from": 2},
-    "tcl_decl": {"warm_up": 1},
+    "tcl_decl": {"warm_up": 1, "agreement_steps": 1},
 }
 
 
@@ -153,8 +153,10 @@ def test_what_is_told_of_a_sifting():
 @pytest.mark.parametrize("loss", LOSSES)
 def test_wrong_pairs_are_found_while_learning(data, tmp_path, loss):
     """Many pairs of the toy are alike, so only most of what was moved can be found."""
-    content = noisy_recipe(data, loss, epochs=12, words_changed=0.0, regions_changed=0.0)
-    content["loss"]["warm_up"] = 4
+    content = noisy_recipe(
+        data, loss, epochs=6, lr=0.01, words_changed=0.0, regions_changed=0.0
+    )
+    content["loss"]["warm_up"] = 2
     run_recipe(content, tmp_path / "run")
     last = told(tmp_path / "run")[-1]
-    assert last["believed_right"] > last["believed_wrong"] + 0.15
+    assert last["believed_right"] > last["believed_wrong"] + 0.1

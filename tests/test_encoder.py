@@ -11,6 +11,7 @@ from search_samples import PROCESSOR, picture, save_toy, save_two_towers, toy_mo
 import avow
 from avow.assembly.model import Model
 from avow.core.errors import AvowError, BadFeatures, BadRecipe, WrongCheckpoint
+from avow.retrieval import bank
 from avow.retrieval.encoder import ModelEncoder, open_encoder
 from avow.retrieval.hub import HubEncoder
 
@@ -62,6 +63,34 @@ def test_vectors_have_length_one(ours):
 
 def test_reference_queries_come_from_the_folder(ours):
     assert ours.bank == ("a dog", "a cat")
+
+
+def test_vectors_of_reference_queries_may_come_with_the_model(tmp_path, monkeypatch):
+    monkeypatch.setenv("AVOW_HOME", str(tmp_path / "home"))
+    place = save_toy(tmp_path / "toy", bank=["a dog", "a cat"])
+    encoder = open_encoder(str(place))
+    assert encoder.packed_bank() is None
+    expected = encoder.encode_texts(encoder.bank)
+    bank.pack(encoder, place)
+    np.testing.assert_allclose(bank.encoded(encoder), expected, atol=3e-3)
+    assert not (tmp_path / "home" / "banks").exists()
+
+    (place / "bank.json").write_text('{"texts": ["a dog", "a fox"]}')
+    other = open_encoder(str(place))
+    assert other.packed_bank() is None  # of other queries
+    assert np.array_equal(bank.encoded(other), other.encode_texts(other.bank))
+    packed = (place / "bank.safetensors").read_bytes()
+    (place / "bank.safetensors").write_bytes(packed[:40])
+    assert encoder.packed_bank() is None  # damaged
+
+
+def test_vectors_of_other_weights_are_not_taken(tmp_path, ours):
+    place = save_toy(tmp_path / "toy", bank=["a dog", "a cat"])
+    bank.pack(ours, place)
+    assert ours.packed_bank() is None  # its own folder has none
+    other = ModelEncoder(toy_model(seed=1), "other", place)
+    assert other.bank == ours.bank and other.packed_bank() is None
+    assert ModelEncoder(toy_model(), "same", place).packed_bank() is not None
 
 
 def test_damaged_reference_queries_are_named(tmp_path):

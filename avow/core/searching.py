@@ -47,6 +47,10 @@ class Encoder(ABC):
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]: ...
 
+    def packed_bank(self) -> Float[np.ndarray, "queries dim"] | None:
+        """The vectors of `bank`, where they come with the model; None: to be encoded."""
+        return None
+
     def quicken(self) -> None:  # noqa: B027  # most have one way only
         """Prepare for many single questions, where that takes a while and pays later."""
 

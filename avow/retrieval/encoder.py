@@ -28,6 +28,7 @@ from avow.core.errors import BadRecipe, WrongCheckpoint
 from avow.core.fingerprint import of_text
 from avow.core.searching import Encoder
 from avow.data._captions import TokenTable
+from avow.retrieval import bank
 from avow.retrieval.deferred import MODULE, outside
 from avow.retrieval.hub import HubEncoder
 from avow.retrieval.quick import Texts, quick_texts
@@ -36,7 +37,6 @@ ALIASES = {
     "siglip2": "google/siglip2-base-patch16-224",
     "clip": "openai/clip-vit-base-patch32",
 }
-BANK = "bank.json"
 _AT_ONCE = 256
 _FEW = 4  # texts of a question; many texts are encoded by length, without padding
 
@@ -74,7 +74,7 @@ class ModelEncoder(Encoder):
         self.grid = model.recipe.features.grid if model.recipe.features else 0
         if not self.grid:
             _ = model.backbone  # says what is missing
-        self.bank = _bank(home)
+        self.bank = bank.texts(home)
         identity = json.dumps(model.visual.get("identity"), sort_keys=True)
         self.fingerprint = of_text([model.fingerprint, identity])
         self._quick: Texts | None = None
@@ -132,6 +132,9 @@ class ModelEncoder(Encoder):
             for view in self.networks
         )
 
+    def packed_bank(self) -> Float[np.ndarray, "queries dim"] | None:
+        return bank.packed(self, self.home)
+
     def _together(self, vectors: Iterable[Tensor]) -> Float[np.ndarray, "items dim"]:
         joined = torch.cat([part.float() for part in vectors], -1)
         return (joined / self.views**0.5).numpy()
@@ -145,20 +148,3 @@ def _vectors_only(view: Method, model: Model, name: str) -> VectorMethod:
             "vector, such as vse_infty or tcvse; train one of those to search with."
         )
     return view
-
-
-def _bank(home: Path | None) -> tuple[str, ...]:
-    """The reference queries beside a model, where it brings some."""
-    path = None if home is None else home / BANK
-    if path is None or not path.is_file():
-        return ()
-    try:
-        texts = json.loads(path.read_text(encoding="utf-8"))["texts"]
-        if not all(isinstance(text, str) and text for text in texts):
-            raise ValueError("not all of them are texts")
-        return tuple(texts)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise WrongCheckpoint(
-            f"The reference queries {str(path)!r} cannot be read ({error}). Expected "
-            '{"texts": [...]} with the queries as strings; copy the model again.'
-        ) from error

@@ -6,7 +6,6 @@ models/<fingerprint>/vectors.<n>       generation n of the rows
 """
 
 import json
-import os
 import time
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +18,8 @@ from jaxtyping import Float32
 from avow.core.background import Background
 from avow.core.errors import WrongIndex
 from avow.core.files import room_needed, write_text
-from avow.core.fingerprint import of_text
-from avow.core.places import avow_home
 from avow.core.searching import Encoder
+from avow.retrieval import bank
 from avow.retrieval.rows import Rows
 
 TOP = 8
@@ -51,7 +49,7 @@ class Space:
         self.folder.mkdir(parents=True, exist_ok=True)
         if encoder.bank:
             with room_needed(self.folder):
-                np.save(self.folder / "bank.npy", encoded_bank(encoder))
+                np.save(self.folder / "bank.npy", bank.encoded(encoder))
         about = {
             "model": encoder.name,
             "fingerprint": encoder.fingerprint,
@@ -132,23 +130,3 @@ class Space:
             parts[..., 2],
             parts[..., 3 : 3 + kept],
         )
-
-
-def encoded_bank(encoder: Encoder) -> Float32[np.ndarray, "queries dim"]:
-    """The reference queries of a model, encoded once for all indexes of this user."""
-    path = avow_home() / "banks" / f"{of_text([encoder.fingerprint, *encoder.bank])}.npy"
-    try:
-        kept = np.load(path, allow_pickle=False)
-        if kept.shape == (len(encoder.bank), encoder.dim):
-            return kept.astype(np.float32)
-    except (OSError, ValueError):
-        pass  # not there yet, or damaged: it can be made again
-    vectors = np.asarray(encoder.encode_texts(encoder.bank), np.float32)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.npy")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(fresh, vectors)
-        os.replace(fresh, path)
-    except OSError:
-        fresh.unlink(missing_ok=True)  # it saves time next time, and nothing else
-    return vectors
