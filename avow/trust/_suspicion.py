@@ -25,6 +25,7 @@ from avow.losses._null import chance_of_right
 from avow.trust._standing import FALLING, RISING, Standing
 
 PARTS = 3
+BINS = 255
 ROUNDS = 2
 _RAREST = 1e-4  # of each kind: what is never seen must stay possible
 
@@ -96,13 +97,36 @@ def _ratio(
         weight = np.concatenate(
             [right[seen] / right[seen].sum(), np.full(seen.sum(), 1 / seen.sum())]
         )
+        learnt = np.concatenate([given[seen], wrong[seen]])
+        edges = [_edges(column, weight) for column in learnt.T]
         trees = _trees(names, seed).fit(
-            np.concatenate([given[seen], wrong[seen]]),
+            _binned(learnt, edges),
             np.repeat([0, 1], seen.sum()),
             sample_weight=weight * seen.sum(),
         )
-        out[~seen] = trees.decision_function(given[~seen])
+        out[~seen] = trees.decision_function(_binned(given[~seen], edges))
     return out
+
+
+def _edges(
+    column: Float[np.ndarray, " examples"], weight: Float[np.ndarray, " examples"]
+) -> Float[np.ndarray, " edges"]:
+    """What cuts a measure into bins of equal weight.
+
+    The trees would find the same ones, but sort the column anew for each.
+    """
+    order = np.argsort(column, kind="stable")
+    below = np.cumsum(weight[order])
+    wanted = np.arange(1, BINS) / BINS * below[-1]
+    return np.unique(column[order[np.searchsorted(below, wanted)]])
+
+
+def _binned(
+    table: Float[np.ndarray, "pairs measures"], edges: Sequence[Float[np.ndarray, " edges"]]
+) -> Float[np.ndarray, "pairs measures"]:
+    """The bin of each number; trees cut between numbers, so its size does not matter."""
+    bins = [np.searchsorted(cuts, column) for cuts, column in zip(edges, table.T, strict=True)]
+    return np.stack(bins, 1).astype(np.float64)
 
 
 def _trees(names: list[str], seed: int) -> HistGradientBoostingClassifier:
