@@ -162,6 +162,20 @@ def sentence_words(sentence: str) -> list[str]:
     return sentence.split()
 
 
+_PLAIN = re.compile(
+    r"(?!.*(?i:cannot|gimme|gonna|gotta|lemme|wanna))"
+    r"[A-Za-z][A-Za-z ]*(?:-[A-Za-z ]+)*(?:\. *)?"
+)
+"""Letters, single hyphens and a last full stop: no rule cuts anything but that one."""
+
+
 def word_tokenize(text: str) -> list[str]:
     """The words of a caption, in order; punctuation marks are words too."""
+    if not _PLAIN.fullmatch(text):
+        return by_rules(text)
+    return text.replace(".", " .").split()
+
+
+def by_rules(text: str) -> list[str]:
+    """The same, sentence by sentence and rule by rule."""
     return [word for part in sentences(text) for word in sentence_words(part)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from avow.core.fingerprint import of_text
 from avow.data._open import data_home, open_dataset
-from avow.data._words import sentence_words, sentences, word_tokenize
+from avow.data._words import by_rules, sentence_words, sentences, word_tokenize
 
 FROZEN = json.loads(
     (Path(__file__).parent.parent / "frozen" / "word_tokenize.json").read_text("utf-8")
@@ -82,6 +82,18 @@ def test_captions_are_cut_as_nltk_cuts_them():
     assert len(plain) > 4_500
     cut = nltk.NLTKWordTokenizer().tokenize
     assert [t for t in plain if word_tokenize(t) != cut(t)] == []
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            ["a", "st.", "T-shirt", "Gonna", "cannot", ".", "-", " ", "  ", "--", "!"]
+        )
+    ).map("".join)
+)
+def test_plain_captions_are_cut_as_the_rules_cut_them(text):
+    assert word_tokenize(text) == by_rules(text)
 
 
 @pytest.mark.data
