@@ -10,6 +10,7 @@ Paper: Norouzi et al., "Zero-Shot Learning by Convex Combination of Semantic Emb
 ICLR 2014 (ConSE). Here the vector is learnt on, together with the rest of the photograph.
 """
 
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -65,6 +66,7 @@ class Names(nn.Module):
         return self.project(shares @ self.get_buffer("vectors").float())
 
 
+@cache  # every view of a model asks for the same ones
 @torch.no_grad()
 def name_vectors() -> Float[Tensor, "names dim"]:
     """One unit vector per name: the mean of its token states."""
