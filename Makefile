@@ -25,7 +25,8 @@ $(READY): pyproject.toml constraints.txt
 	  "Avow needs Python 3.11 or newer. Name one: make PYTHON=python3.12 ...")'
 	@echo "Setting up $(VENV) (some minutes the first time)"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check \
+	@# Most of what is installed is never imported: it is compiled when it first is.
+	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-compile \
 	  -c constraints.txt -e '.[dev]'
 	@touch $(READY)
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture
 def toy(tmp_path) -> str:
     """A recipe that learns from a handful of vectors."""
-    content = small_recipe(write_precomp(tmp_path / "toy_precomp"), epochs=2)
+    content = small_recipe(write_precomp(tmp_path / "toy_precomp"), epochs=1, batch=48)
     (tmp_path / "toy.toml").write_text(as_toml(content))
     return str(tmp_path / "toy.toml")
 
@@ -55,7 +55,7 @@ def test_a_small_grid(tmp_path, toy):
 @pytest.mark.slow
 def test_seeds_are_added_to_earlier_ones(tmp_path, toy):
     results = ROOT / "benchmarks" / "results" / "recipes-test.json"
-    short = f"{toy}+train.epochs=1"
+    short = f"{toy}+train.lr=0.01"
     where = ["--runs", str(tmp_path / "runs"), "recipes-test", short]
     try:
         run("recipes.py", "--seeds", "0", *where)

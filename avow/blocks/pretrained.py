@@ -32,7 +32,8 @@ def text_model(source: str, pretrained: bool = True) -> nn.Module:
 
     With `pretrained` false it has the same shape and random weights.
     """
-    from transformers import MODEL_MAPPING, AutoConfig
+    from transformers.models.auto.configuration_auto import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
     folder = model_files(source)
     config = AutoConfig.from_pretrained(folder, local_files_only=True)

@@ -59,7 +59,9 @@ class HubEncoder(Encoder):
     def open(cls, name: str, device: str = "cpu") -> "HubEncoder":
         """name: a folder made by `save_pretrained` (processor and tokeniser included), or a
         name on the hub."""
-        from transformers import MODEL_MAPPING, AutoConfig, AutoTokenizer
+        from transformers.models.auto.configuration_auto import AutoConfig
+        from transformers.models.auto.modeling_auto import MODEL_MAPPING
+        from transformers.models.auto.tokenization_auto import AutoTokenizer
 
         folder = model_files(name, needed=("config.json", "tokenizer.json"))
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
