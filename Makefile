@@ -14,7 +14,9 @@
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
-IN_VENV := VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
+# Bytecode is kept: without it every command would compile its packages anew.
+IN_VENV := VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(VENV)/bin:$$PATH" \
+  PYTHONDONTWRITEBYTECODE=
 
 .PHONY: setup demo sample test check docs clean
 

@@ -122,7 +122,7 @@ def _edges(
 
 
 def _binned(
-    table: Float[np.ndarray, "pairs measures"], edges: Sequence[Float[np.ndarray, " edges"]]
+    table: Float[np.ndarray, "pairs measures"], edges: Sequence[Float[np.ndarray, " _"]]
 ) -> Float[np.ndarray, "pairs measures"]:
     """The bin of each number; trees cut between numbers, so its size does not matter."""
     bins = [np.searchsorted(cuts, column) for cuts, column in zip(edges, table.T, strict=True)]
