@@ -46,7 +46,7 @@ def told(run: Path) -> list[dict]:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_stopped_inside_a_sifted_epoch_and_resumed(data, tmp_path, monkeypatch, loss):
     """The trust of the epoch, and what the loss remembers, come back with the weights."""
-    content = noisy_recipe(data, loss, epochs=3)
+    content = noisy_recipe(data, loss, epochs=3, batch=48)
     run_recipe(content, tmp_path / "whole")
     monkeypatch.setattr(loop, "SAVE_EVERY", -1.0)  # after every batch
     learn, seen = loop.Learner.learn, 0
@@ -54,7 +54,7 @@ def test_stopped_inside_a_sifted_epoch_and_resumed(data, tmp_path, monkeypatch, 
     def learn_and_stop(self, batch):
         nonlocal seen
         seen += 1
-        if seen == 24:  # ten batches an epoch: the fourth of the third
+        if seen == 13:  # five batches an epoch: the third of the third
             raise KeyboardInterrupt
         return learn(self, batch)
 

@@ -100,6 +100,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 
 def with_dropout(data: Path) -> dict:
     content = small_recipe(data, epochs=3)
+    content["loss"]["agreement_steps"] = 0
     content["method"] |= {"dropout_word": 0.2, "dropout_image": 0.2, "dropout_head": 0.1}
     return content
 
