@@ -281,6 +281,19 @@ def test_a_server_that_is_not_there_is_a_sentence(monkeypatch):
     assert "hunter2" not in str(caught.value)
 
 
+def test_a_server_that_went_away_is_a_sentence(server):
+    index = PgVector(DIM, server)
+    index.add(numbers(1), some(1))
+    index.close()
+    for asked in (
+        index.ids,
+        lambda: index.search(some(1), 1),
+        lambda: index.add(numbers(2), some(1)),
+    ):
+        with pytest.raises(WrongIndex, match="cannot be used"):
+            asked()
+
+
 def test_mapped_rows_are_searched_where_they_lie(tmp_path):
     vectors = some(100)
     np.save(tmp_path / "rows.npy", vectors)

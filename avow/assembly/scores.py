@@ -107,8 +107,8 @@ def similarity(
 def in_kind(items: Encoded, kind: torch.dtype) -> Encoded:
     """`items` with their parts rounded.
 
-    A processor without products of bfloat16 takes the rounded numbers as float32: a matrix
-    of theirs took 50 ms on one where that of bfloat16 took ten seconds.
+    A processor without products of bfloat16 takes the rounded numbers as float32; its
+    products of bfloat16 are made one number after the other.
     """
     parts = items.parts.to(kind)
     if kind == torch.bfloat16 and not multiplies_bf16(parts.device):

@@ -85,7 +85,6 @@ def build(name: str = "openai/clip-vit-base-patch32", size: int = 0) -> VisionTo
     return VisionTower(frozen, identity, config.patch_size).eval()
 
 
-# Named where they are: transformers' own list of everything takes type checkers long to read.
 def vision_config(name: str, folder: Path) -> Any:
     """The configuration of the vision half, or of the whole where there is one half."""
     from transformers.models.auto.configuration_auto import AutoConfig
@@ -103,6 +102,7 @@ def vision_config(name: str, folder: Path) -> Any:
 
 
 def _network_class(config: Any) -> Any:
+    # from where they are: its list of everything takes a type checker long to read
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
     from transformers.models.clip.modeling_clip import CLIPVisionModel
     from transformers.models.siglip.modeling_siglip import SiglipVisionModel

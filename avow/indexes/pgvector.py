@@ -128,7 +128,7 @@ class PgVector(Index):
             return
         try:
             link, _ = _connect(os.environ.get("AVOW_PG_DSN", ""))
-            with link:
+            with _sentences(), link:
                 link.execute(f"DROP TABLE IF EXISTS {table}")
         except (MissingExtra, WrongIndex) as error:
             logging.getLogger(__name__).warning(
