@@ -7,6 +7,7 @@ It runs kernels on the processor, number by number; `test_gpu` runs them as they
 
 import importlib
 import os
+from collections import defaultdict
 from dataclasses import replace
 from types import ModuleType
 
@@ -16,7 +17,7 @@ from plain_sgraf import plain_scores
 from samples import SIZES, regions, tokens
 
 from avow.assembly import scores
-from avow.blocks import fused
+from avow.blocks import fused, pooling, ranked
 from avow.methods import saf, sgr
 
 
@@ -106,7 +107,7 @@ def test_after_a_failure_nothing_is_tried_again(monkeypatch):
         raise ValueError("no such instruction")
 
     for _ in range(2):
-        assert not fused._done("compare", torch.zeros(1), refuse)
+        assert not fused.done("compare", torch.zeros(1), refuse)
     assert len(tried) == 1
     assert fused._failure == "ValueError in 'compare': no such instruction"
 
@@ -131,3 +132,67 @@ def test_what_float16_cannot_hold_is_scored_again_in_float32(monkeypatch):
     method.head.steps[0].update.bias.data.fill_(1e6)
     again = scores.similarity(method, visual, text, "fp16")
     assert torch.equal(again, method.similarity(visual, text))
+
+
+def ranked_kernels(monkeypatch):
+    """Pooling by rank on the processor; its columns are few, so that there are tiles."""
+    monkeypatch.setattr(ranked, "_is_possible", lambda parts: True)
+    for name in ("rank", "rank_back"):
+        monkeypatch.setitem(fused.CHOICES, name, fused.CHOICES[name] | {"COLUMNS": 16})
+
+
+def slopes_of(pool, parts, present):
+    parts = parts.clone().requires_grad_()
+    pool.zero_grad()
+    pooled = pool(parts, present)
+    (pooled * torch.linspace(-1, 1, pooled.numel()).view_as(pooled)).sum().backward()
+    assert parts.grad is not None
+    return [pooled.detach(), parts.grad, *(p.grad.clone() for p in pool.parameters())]
+
+
+@pytest.mark.parametrize("counts", [[7, 4, 1], [19, 2, 30], [1]])
+def test_pooling_by_rank_is_pooling_of_sorted_parts(interpreted, monkeypatch, counts):
+    torch.manual_seed(0)
+    pool, present = pooling.LearntPool(), tokens(counts, parts=max(counts)).present
+    parts = torch.randn(len(counts), max(counts), 40)
+    expected = slopes_of(pool, parts, present)
+    ranked_kernels(monkeypatch)
+    found = slopes_of(pool, parts, present)
+    assert interpreted == {"rank", "rank_back"} and not fused._failure
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_equal_parts_have_places_of_their_own(interpreted, monkeypatch):
+    """Values that are the same, as behind a relu, still use every weight once."""
+    torch.manual_seed(0)
+    pool, present = pooling.LearntPool(), tokens([9, 5], parts=9).present
+    parts = torch.randn(2, 9, 20).relu()
+    expected = slopes_of(pool, parts, present)
+    ranked_kernels(monkeypatch)
+    found = slopes_of(pool, parts, present)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
+    # which of equal parts gets which slope is nobody's business; their sum is not
+    torch.testing.assert_close(found[1].sum(1), expected[1].sum(1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("fails", ["rank", "rank_back"])
+def test_where_pooling_by_rank_fails_parts_are_sorted(monkeypatch, caplog, fails):
+    class Kernels(ModuleType):
+        def __getattr__(self, name):
+            if name == fails:
+                raise RuntimeError("no such instruction")
+            return defaultdict(lambda: lambda *given, **how: None)
+
+    torch.manual_seed(0)
+    pool, present = pooling.LearntPool(), tokens([9, 5], parts=9).present
+    parts = torch.randn(2, 9, 20)
+    expected = slopes_of(pool, parts, present)
+    ranked_kernels(monkeypatch)
+    monkeypatch.setattr(fused, "_kernels", lambda: Kernels("kernels"))
+    monkeypatch.setattr(fused, "_failure", "")
+    found = slopes_of(pool, parts, present)
+    # where the way forth ran, what it would have written was never written here
+    for one, other in list(zip(found, expected, strict=True))[fails == "rank_back" :]:
+        torch.testing.assert_close(one, other)
+    assert "no such instruction" in caplog.text

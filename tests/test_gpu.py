@@ -13,7 +13,8 @@ from avow import losses, methods
 from avow.assembly import scores
 from avow.assembly.recipe import Training
 from avow.assembly.scores import similarity
-from avow.blocks import fused
+from avow.blocks import fused, ranked
+from avow.blocks.pooling import LearntPool
 from avow.core import folder
 from avow.core.contracts import Lesson, Regions, Tokens
 from avow.training.batches import Batch
@@ -209,3 +210,27 @@ def test_gradients_in_bf16_are_finite(name):
     scores, _ = comparison(regions([5, 3, 1]).to("cuda"), tokens([7, 4, 2]).to("cuda"))
     found = torch.autograd.grad(scores[0].square().sum(), list(comparison.parameters()))
     assert all(torch.isfinite(gradient).all() for gradient in found)
+
+
+@pytest.mark.parametrize(
+    "kind, near", [(torch.float32, 1e-5), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)]
+)
+def test_pooling_by_rank_is_pooling_of_sorted_parts(kind, near, monkeypatch):
+    torch.manual_seed(0)
+    pool = LearntPool().cuda()
+    parts = torch.randn(20, 36, 1000, device="cuda").to(kind)
+    present = regions([36, 1, 20, 5] * 5, parts=36).present.cuda()
+    monkeypatch.setattr(fused, "ran", set())
+    found = _pooled(pool, parts, present)
+    assert fused.ran == {"rank", "rank_back"} and not fused._failure
+    monkeypatch.setattr(ranked, "_is_possible", lambda parts: False)
+    for one, other in zip(found, _pooled(pool, parts, present), strict=True):
+        assert (one - other).abs().max() <= near * other.abs().max()
+
+
+def _pooled(pool, parts, present):
+    parts = parts.clone().requires_grad_()
+    pooled = pool(parts, present)
+    down = torch.linspace(-1, 1, pooled.shape[1], device="cuda")
+    slopes = torch.autograd.grad((pooled.float() * down).sum(), [parts, *pool.parameters()])
+    return [one.float() for one in (pooled.detach(), *slopes)]

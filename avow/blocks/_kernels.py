@@ -1,7 +1,7 @@
-"""Kernels for the similarity vectors of many pairs, where Triton is installed.
+"""Kernels for the similarity vectors of many pairs and for pooling, where Triton is installed.
 
-They keep on the chip what would otherwise be written to memory and read again. For a pair
-of a 12-word caption with 36 regions in bfloat16, kilobytes to and from memory:
+Those of pairs keep on the chip what would otherwise be written to memory and read again.
+For a pair of a 12-word caption with 36 regions in bfloat16, kilobytes to and from memory:
 
                                   one operation each   here
     attend    weights of words            46             3
@@ -31,6 +31,10 @@ programs read again from the cache beside it at 5.5 TB/s:
 
 So SGR cannot go below 0.20 s this way and SAF not below 0.10 s; both are bound by reading
 layers from the cache, 128 rows at a time, which are as many as the registers have room for.
+
+Pooling (`rank`) asks of each part how many are larger, which tells its place among them
+without moving anything: 36 comparisons for each of 128 x 36 x 1024 numbers are 0.2 G, done
+in the time it takes to read those numbers twice.
 
 Import this module only where `triton` can be imported; `fused` does so.
 """
@@ -285,3 +289,77 @@ def gate(
     length = tl.sqrt(tl.sum(whole * whole, 1)) + eps
     score = tl.sum(whole * tl.load(judge + narrow)[None, :], 1) / length
     tl.store(scores + pair, score + tl.load(numbers + 2), mask=pair < pairs)
+
+
+@triton.jit(do_not_specialize=["count", "dim"])
+@no_type_check
+def rank(
+    parts,  # [items, count, dim]
+    present,  # [items, count]
+    weights,  # [items, count]: of the largest part, of the second ...
+    places,  # [items, count, dim], written: how many parts of the item are larger
+    pooled,  # [items, dim], written
+    count,
+    dim,
+    P: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Some columns of one item: its parts, each by the weight of its place, summed."""
+    item = tl.program_id(1).to(tl.int64)
+    column, part = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, P)
+    inside = column < dim
+    parts += item * count * dim
+    present += item * count
+    there = tl.load(present + part, mask=part < count, other=0) != 0
+    both = there[:, None] & inside[None, :]
+    at = part[:, None] * dim + column[None, :]
+    own = tl.load(parts + at, mask=both, other=0.0).to(tl.float32)
+    place = tl.zeros([P, COLUMNS], tl.int32)
+    for other in range(count):
+        counts = tl.load(present + other).to(tl.int32)  # 1, or 0 where there is no such part
+        value = tl.load(parts + other * dim + column, mask=inside, other=0.0)
+        value = value.to(tl.float32)[None, :]
+        # of equal ones the earlier is the larger
+        ahead = (value > own) | ((value == own) & (other < part)[:, None])
+        place += tl.where(ahead, counts, 0)
+    weight = tl.load(weights + item * count + place, mask=both, other=0.0)
+    out = tl.sum(own * weight, 0).to(pooled.dtype.element_ty)
+    tl.store(pooled + item * dim + column, out, mask=inside)
+    here = (part < count)[:, None] & inside[None, :]
+    tl.store(places + item * count * dim + at, place.to(tl.uint8), mask=here)
+
+
+@triton.jit(do_not_specialize=["count", "dim", "tiles"])
+@no_type_check
+def rank_back(
+    parts,  # [items, count, dim]
+    present,  # [items, count]
+    weights,  # [items, count]
+    places,  # [items, count, dim]
+    slope,  # [items, dim]: of what was pooled
+    part_slope,  # [items, count, dim], written
+    weight_slope,  # [items, tiles, count], written: of these columns alone, float32
+    count,
+    dim,
+    tiles,
+    P: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Some columns of one item: the slope of each part, and their share of the weights'."""
+    item, tile = tl.program_id(1).to(tl.int64), tl.program_id(0)
+    column, part = tile * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, P)
+    inside = column < dim
+    there = tl.load(present + item * count + part, mask=part < count, other=0) != 0
+    here = (part < count)[:, None] & inside[None, :]
+    both = there[:, None] & inside[None, :]
+    at = item * count * dim + part[:, None] * dim + column[None, :]
+    place = tl.load(places + at, mask=both, other=255).to(tl.int32)
+    down = tl.load(slope + item * dim + column, mask=inside, other=0.0).to(tl.float32)
+    weight = tl.load(weights + item * count + place, mask=both, other=0.0)
+    out = (down[None, :] * weight).to(part_slope.dtype.element_ty)
+    tl.store(part_slope + at, out, mask=here)
+    own = tl.load(parts + at, mask=both, other=0.0).to(tl.float32) * down[None, :]
+    weight_slope += (item * tiles + tile) * count
+    for one in range(count):
+        share = tl.sum(tl.sum(tl.where(place == one, own, 0.0), 0), 0)
+        tl.store(weight_slope + one, share)

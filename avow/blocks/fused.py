@@ -1,8 +1,8 @@
 """The hot path of similarity vectors in a few large kernels, where a device has them.
 
-Each function answers None (or False) where it cannot: no Triton, no CUDA device, a gradient
-wanted, numbers of more than 16 bits, an unusual size. The caller then goes operation by
-operation, to the same result. After a kernel that fails, which is told once, none is tried.
+Each function of pairs answers None (or False) where it cannot: no Triton, no CUDA device, a
+gradient wanted, numbers of more than 16 bits, an unusual size. The caller then goes operation
+by operation, to the same result. After a kernel that fails, which is told once, none is tried.
 """
 
 import importlib
@@ -19,17 +19,20 @@ _EPSILON = 1e-8  # outside the root, as `normalise.unit` has it
 _MOST_PARTS = 64
 _MOST_NARROW = 256
 _AT_ONCE = 32  # nodes that a program reads whole
+_USUAL = {"num_warps": 4, "num_stages": 1, "enable_fp_fusion": True}
 CHOICES = {
-    "attend": {"ROWS": 64, "num_warps": 4, "num_stages": 1},
-    "compare": {"ROWS": 128, "DEEP": 64, "num_warps": 8, "num_stages": 3},
-    "reason": {"ROWS": 128, "WIDE": 64, "num_warps": 8, "num_stages": 3},
-    "hear": {"num_warps": 4, "num_stages": 1},
-    "gate": {"num_warps": 4, "num_stages": 1},
+    "attend": _USUAL | {"ROWS": 64},
+    "compare": _USUAL | {"ROWS": 128, "DEEP": 64, "num_warps": 8, "num_stages": 3},
+    "reason": _USUAL | {"ROWS": 128, "WIDE": 64, "num_warps": 8, "num_stages": 3},
+    "hear": _USUAL,
+    "gate": _USUAL,
+    "rank": _USUAL | {"COLUMNS": 32},
+    "rank_back": _USUAL | {"COLUMNS": 32},
 }
 """Per kernel: rows of a program, what it takes at a time, warps, and steps read ahead.
 
 Chosen for compute capability 9.0 from what its compiler says: nothing spills, products are
-those of warp groups, and shared memory holds all stages (16, 168, 208, 4 and 4 kB).
+those of warp groups, and shared memory holds all stages (16, 168, 208 and 4 kB at most).
 """
 
 Layer = tuple[Float[Tensor, "out in"], Float[Tensor, " out"]]
@@ -44,6 +47,11 @@ def _kernels() -> ModuleType | None:
         return importlib.import_module("avow.blocks._kernels")
     except ImportError:
         return None
+
+
+def is_ready() -> bool:
+    """Whether kernels can be launched at all, and none has failed."""
+    return not _failure and _kernels() is not None
 
 
 def is_possible(like: Tensor) -> bool:
@@ -82,7 +90,7 @@ def word_weights(
     weights, how = queries.new_empty(images, texts, words, regions), CHOICES["attend"]
 
     def launch(kernels: ModuleType) -> None:
-        kernels.attend[(_tiles(texts, how["ROWS"] // words), images)](
+        kernels.attend[(tiles(texts, how["ROWS"] // words), images)](
             _products(context.flatten(0, 1), queries),
             gram.contiguous(),
             _owners(present, 0),
@@ -94,12 +102,12 @@ def word_weights(
             slope,
             _EPSILON,
             regions=regions,
-            R=_power(regions),
+            R=power(regions),
             KIND=_exactness(queries),
             **how,
         )
 
-    return weights if _done("attend", queries, launch) else None
+    return weights if done("attend", queries, launch) else None
 
 
 def word_nodes(
@@ -133,7 +141,7 @@ def _compared(
     count, words, how = len(queries), nodes.shape[2] - 1, CHOICES["compare"]
 
     def launch(kernels: ModuleType) -> None:
-        kernels.compare[(_tiles(count, how["ROWS"]), len(context))](
+        kernels.compare[(tiles(count, how["ROWS"]), len(context))](
             (context if weights is None else weights).contiguous(),
             context.contiguous(),
             queries.contiguous(),
@@ -145,14 +153,14 @@ def _compared(
             _EPSILON,
             dim=queries.shape[1],
             regions=regions,
-            R=_power(regions),
+            R=power(regions),
             S=narrow,
             KIND=_exactness(nodes),
             ALONE=weights is None,
             **how,
         )
 
-    return _done("compare", nodes, launch)
+    return done("compare", nodes, launch)
 
 
 def graph_step(
@@ -169,7 +177,7 @@ def graph_step(
     after, per, wide = torch.empty_like(nodes), how["ROWS"] // count, min(how["WIDE"], narrow)
 
     def launch(kernels: ModuleType) -> None:
-        kernels.reason[(_tiles(images * texts, per),)](
+        kernels.reason[(tiles(images * texts, per),)](
             nodes,
             _owners(present, per),
             *(part.contiguous() for part in (*ask, *change)),
@@ -182,7 +190,7 @@ def graph_step(
             **how | {"WIDE": wide},
         )
 
-    return after if nodes.is_contiguous() and _done("reason", nodes, launch) else None
+    return after if nodes.is_contiguous() and done("reason", nodes, launch) else None
 
 
 def last_look(
@@ -194,10 +202,10 @@ def last_look(
     images, texts, count, narrow = nodes.shape
     if count > _MOST_PARTS or not _is_handy(narrow):
         return None
-    heard, at_once = torch.empty_like(asked), max(1, _AT_ONCE // _power(count))
+    heard, at_once = torch.empty_like(asked), max(1, _AT_ONCE // power(count))
 
     def launch(kernels: ModuleType) -> None:
-        kernels.hear[(_tiles(images * texts, at_once),)](
+        kernels.hear[(tiles(images * texts, at_once),)](
             asked.contiguous(),
             nodes.contiguous(),
             present.to(torch.uint8),
@@ -206,12 +214,12 @@ def last_look(
             images * texts,
             count,
             S=narrow,
-            N=_power(count),
+            N=power(count),
             PAIRS=at_once,
             **CHOICES["hear"],
         )
 
-    return heard if _done("hear", nodes, launch) else None
+    return heard if done("hear", nodes, launch) else None
 
 
 def gated_scores(
@@ -229,10 +237,10 @@ def gated_scores(
     if count > _MOST_PARTS or not _is_handy(narrow):
         return None
     scores = nodes.new_empty(images, texts, dtype=torch.float32)
-    at_once = max(1, _AT_ONCE // _power(count))
+    at_once = max(1, _AT_ONCE // power(count))
 
     def launch(kernels: ModuleType) -> None:
-        kernels.gate[(_tiles(images * texts, at_once),)](
+        kernels.gate[(tiles(images * texts, at_once),)](
             nodes.contiguous(),
             present.to(torch.uint8),
             weigh.contiguous(),
@@ -244,15 +252,15 @@ def gated_scores(
             count,
             _EPSILON,
             S=narrow,
-            N=_power(count),
+            N=power(count),
             PAIRS=at_once,
             **CHOICES["gate"],
         )
 
-    return scores if _done("gate", nodes, launch) else None
+    return scores if done("gate", nodes, launch) else None
 
 
-def _done(name: str, like: Tensor, launch: Callable[[ModuleType], None]) -> bool:
+def done(name: str, like: Tensor, launch: Callable[[ModuleType], None]) -> bool:
     """Whether it ran; after a failure nothing is tried again."""
     global _failure
     kernels = _kernels()
@@ -265,7 +273,7 @@ def _done(name: str, like: Tensor, launch: Callable[[ModuleType], None]) -> bool
         reason = " ".join(str(error).split())[:300]
         _failure = f"{type(error).__name__} in '{name}': {reason}"
         logging.getLogger(__name__).warning(
-            "Scoring goes operation by operation, which is slower: a kernel cannot run (%s).",
+            "Work goes operation by operation, which is slower: a kernel cannot run (%s).",
             _failure,
         )
         return False
@@ -292,20 +300,20 @@ def _owners(present: Bool[Tensor, "texts parts"], more: int) -> Int[Tensor, "som
     pairs of one image and the first of the next.
     """
     count = len(present) + more
-    again = present.repeat(_tiles(count, len(present)), 1)[:count] if more else present
+    again = present.repeat(tiles(count, len(present)), 1)[:count] if more else present
     number = torch.arange(1, count + 1, dtype=torch.int32, device=present.device)
     return number[:, None] * again
 
 
-def _tiles(count: int, size: int) -> int:
+def tiles(count: int, size: int) -> int:
     return -(-count // size)
 
 
 def _is_handy(narrow: int) -> bool:
-    return _power(narrow) == narrow <= _MOST_NARROW
+    return power(narrow) == narrow <= _MOST_NARROW
 
 
-def _power(count: int) -> int:
+def power(count: int) -> int:
     """The next power of two, and at least the 16 that a small product takes."""
     return max(16, 1 << (count - 1).bit_length())
 

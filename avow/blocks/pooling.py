@@ -14,11 +14,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from avow.blocks.ranked import weighed_by_rank
 from avow.blocks.recurrent import TwoWayGru, last_state
 
 PoolKind = Literal["mean", "max", "last", "learnt"]
-
-_FAR_BELOW = -1e4  # sorts behind every real feature
 
 
 class Pool(nn.Module, ABC):
@@ -86,11 +85,8 @@ class LearntPool(Pool):
         present: Bool[Tensor, "items parts"],
     ) -> Float[Tensor, "items dim"]:
         table = self.weights(parts.shape[1], parts.device)
-        weight = table[present.sum(1) - 1].to(parts.dtype)
-        filled = parts.masked_fill(~present[..., None], _FAR_BELOW)
-        ordered = filled.sort(dim=1, descending=True).values
-        # beyond an item's own parts the weight is 0, which silences the filling
-        return torch.einsum("npd,np->nd", ordered, weight)
+        weight = table[present.sum(1) - 1]
+        return weighed_by_rank(parts, present, weight)
 
     def weights(self, longest: int, device: torch.device) -> Float[Tensor, "longest longest"]:
         """Row n-1: the weight of each sorted position of an item with n parts."""
