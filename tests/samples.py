@@ -19,6 +19,14 @@ SMALLER = {
 """Settings with which a method learns the small recipe in a minute."""
 
 
+def image_processor(family: str) -> Any:
+    """The class that prepares pixels by Pillow; transformers renamed it in its version 5."""
+    import transformers as t
+
+    name = f"{family}ImageProcessor"
+    return getattr(t, f"{name}Pil", None) or getattr(t, name)
+
+
 def regions(counts: list[int], parts: int = 5, dim: int = 12, seed: int = 0) -> Regions:
     """Random regions, of which the first `counts` of each image are present."""
     draw = torch.Generator().manual_seed(seed)

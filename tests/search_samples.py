@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from samples import image_processor
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from avow import backbones
@@ -103,11 +104,11 @@ def save_two_towers(kind: str, place: Path, seed: int = 0) -> Any:
     side = {"height": 32, "width": 32}
     if kind == "clip":
         config = t.CLIPConfig(text_config=text, vision_config=VISION, projection_dim=8)
-        network, processor = t.CLIPModel(config), t.CLIPImageProcessorPil
+        network, processor = t.CLIPModel(config), image_processor("CLIP")
         sizes = {"size": {"shortest_edge": 32}, "crop_size": side}
     else:
         config = t.SiglipConfig(text_config=text, vision_config=VISION)
-        network, processor = t.SiglipModel(config), t.SiglipImageProcessorPil
+        network, processor = t.SiglipModel(config), image_processor("Siglip")
         sizes = {"size": side}
     network.save_pretrained(place)
     processor(**PROCESSOR, **sizes).save_pretrained(place)

@@ -7,6 +7,7 @@ import pytest
 import skimage.data
 import torch
 from PIL import Image
+from samples import image_processor
 
 import avow.backbones
 from avow.backbones import efficientnet_lite0, efficientnet_lite2, huggingface
@@ -165,7 +166,6 @@ def tiny(kind, place):
     import transformers as t
 
     torch.manual_seed(0)
-    processors = {"clip": t.CLIPImageProcessorPil, "siglip": t.SiglipImageProcessorPil}
     if kind == "clip":
         text = {**SMALL, "vocab_size": 9}
         config = t.CLIPConfig(text_config=text, vision_config=SMALL, projection_dim=8)
@@ -179,7 +179,7 @@ def tiny(kind, place):
     else:
         model, sizes = t.ViTModel(t.ViTConfig(**SMALL)), {"size": 32}
     model.save_pretrained(place)
-    processor = processors.get(kind, t.ViTImageProcessorPil)
+    processor = image_processor({"clip": "CLIP", "siglip": "Siglip"}.get(kind, "ViT"))
     processor(**PROCESSOR, **sizes).save_pretrained(place)
     return model.eval()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from samples import small_recipe, write_precomp
+from samples import image_processor, small_recipe, write_precomp
 from test_training import as_toml
 
 import avow.cli
@@ -167,7 +167,7 @@ def test_a_hub_model_from_a_folder_all_the_way(command, tmp_path, monkeypatch):
 
 
 def tiny_clip(where: Path) -> Path:
-    from transformers import CLIPImageProcessorPil, CLIPVisionConfig, CLIPVisionModel
+    from transformers import CLIPVisionConfig, CLIPVisionModel
 
     config = CLIPVisionConfig(
         hidden_size=16,
@@ -179,7 +179,7 @@ def tiny_clip(where: Path) -> Path:
     )
     CLIPVisionModel(config).save_pretrained(where)
     size = {"height": 32, "width": 32}
-    CLIPImageProcessorPil(size=size, crop_size=size).save_pretrained(where)
+    image_processor("CLIP")(size=size, crop_size=size).save_pretrained(where)
     return where
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mapie.risk_control import BinaryClassificationController
 from mapie.risk_control.methods import get_r_hat_plus
+from scipy.integrate import trapezoid
 from scipy.stats import binom, norm
 
 from avow.core.errors import BadRecipe
@@ -45,7 +46,7 @@ def true_risk(threshold: float) -> float:
     grid = np.linspace(threshold, max(threshold, 0) + 8, 4001)
     density = norm.pdf(grid)
     wrong = norm.sf(0.5 + 0.8 * grid)
-    return float(np.trapezoid(density * wrong, grid) / np.trapezoid(density, grid))
+    return float(trapezoid(density * wrong, grid) / trapezoid(density, grid))
 
 
 def exceedance(

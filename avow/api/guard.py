@@ -86,6 +86,8 @@ class Guard:
                 f"This server does not go by the name {headers.get('host', '')!r}. Use its "
                 "address in numbers, or start it with --allow-host and that name.",
             )
+        if "\0" in scope["path"]:  # no file has such a name, and some libraries stumble over it
+            return told(404, "There is nothing here.")
         if _is_foreign(headers):
             return told(403, "Another site sent this request, and only the page may.")
         if (answer := self._unknown(scope, headers)) is not None:

@@ -305,8 +305,8 @@ def rank(
     COLUMNS: tl.constexpr,
 ):
     """Some columns of one item: its parts, each by the weight of its place, summed."""
-    item = tl.program_id(1).to(tl.int64)
-    column, part = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, P)
+    item = tl.program_id(0).to(tl.int64)
+    column, part = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, P)
     inside = column < dim
     parts += item * count * dim
     present += item * count
@@ -346,7 +346,7 @@ def rank_back(
     COLUMNS: tl.constexpr,
 ):
     """Some columns of one item: the slope of each part, and their share of the weights'."""
-    item, tile = tl.program_id(1).to(tl.int64), tl.program_id(0)
+    item, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column, part = tile * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, P)
     inside = column < dim
     there = tl.load(present + item * count + part, mask=part < count, other=0) != 0

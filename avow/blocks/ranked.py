@@ -56,7 +56,7 @@ class _Ranked(torch.autograd.Function):
         pooled = parts.new_empty(items, dim)
 
         def launch(kernels: ModuleType) -> None:
-            kernels.rank[(fused.tiles(dim, how["COLUMNS"]), items)](
+            kernels.rank[(items, fused.tiles(dim, how["COLUMNS"]))](
                 parts,
                 present,
                 weights,
@@ -83,7 +83,7 @@ class _Ranked(torch.autograd.Function):
         weight_slope = weights.new_empty(items, tiles, count)
 
         def launch(kernels: ModuleType) -> None:
-            kernels.rank_back[(tiles, items)](
+            kernels.rank_back[(items, tiles)](
                 parts,
                 present,
                 weights,

@@ -83,7 +83,7 @@ def _load(path: Path) -> Any:
         with safe_globals(allowed):
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        named = re.search(r"GLOBAL (\S+)", str(error))
+        named = re.search(r"GLOBAL (?:builtins\.)?(\S+)", str(error))
         if named is None:
             raise _not_one(path, "it cannot be read") from None
         raise WrongCheckpoint(
