@@ -104,6 +104,8 @@ def _tried(task: Task, chosen: argparse.Namespace, deadline: float) -> Row | Non
 def _trained(task: Task, chosen: argparse.Namespace) -> Row:
     run = chosen.runs / task.folder
     recipe, *changes = task.recipe.split("+")
+    if task.noise is not None:
+        changes = [change.replace("NOISE", f"{100 * task.noise:02.0f}") for change in changes]
     if task.noise:
         words = {"ratio": task.noise, "by": f'"{chosen.by}"', "kind": f'"{chosen.kind}"'}
         changes += [f"noise.{key}={value}" for key, value in words.items()]

@@ -355,10 +355,12 @@ def test_the_packaged_model_finds_slipped_captions(slipped, stored, tmp_path):
     assert len(slipped[1] & set(first)) >= 3 and alone != lines
 
 
-def test_light_folds_from_stored_features(slipped, stored, tmp_path):
+@pytest.mark.parametrize("noise", [0.0, 0.25])
+def test_light_folds_from_stored_features(slipped, stored, tmp_path, noise):
     command = ["audit", str(slipped[0]), "--features", str(stored), "--folds", "2"]
     command += ["--out", str(tmp_path / "out"), "--device", "cpu"]
     changes = ["--set", "train.batch=12", "--set", "train.epochs=3"]
+    changes += ["--set", f"noise.ratio={noise}"] if noise else []
     told = CliRunner().invoke(app, [*command, *changes])
     assert told.exit_code == 0, told.output
     assert "2 fold models by the recipe audit/light on cpu" in told.output
@@ -366,6 +368,8 @@ def test_light_folds_from_stored_features(slipped, stored, tmp_path):
     assert found.visual["parts"] == Recipe.open("audit/light").features.grid ** 2
     about = json.loads((tmp_path / "out" / "audit.json").read_text())
     assert about["judged_by"] == "judged by 2 models (audit/light) that had not seen them"
+    given = open_dataset(str(slipped[0]))
+    assert (about["fingerprint"] == given.fingerprint) == (noise == 0)
 
 
 @pytest.mark.slow

@@ -59,6 +59,8 @@ class Training:
     pool: int = field(default=1, metadata=LATER)
     """So many batches are drawn at once and sorted by the lengths of their captions, so that
     a batch has little padding: quicker, and its negatives are about as long as its texts."""
+    trust: str = field(default="", metadata=LATER)
+    """Folder of an audit: every pair counts as far as the audit found it right."""
     precision: Literal["fp32", "tf32", "bf16"] = "tf32"
     graphs: bool = True
     """On one CUDA device: record each batch shape as a CUDA graph and replay it."""

@@ -1,6 +1,7 @@
 """`avow audit`: which pairs of a dataset are probably wrong."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -70,8 +71,9 @@ def audit(
     from avow.assembly.model import Model
     from avow.assembly.pairs import FeaturedSplit
     from avow.core.device import best_device
+    from avow.data._noise import with_noise
     from avow.data._open import open_dataset
-    from avow.training.course import fold_recipe, open_features
+    from avow.training.course import drawn_noise, fold_recipe, open_features
     from avow.training.folds import train_folds
     from avow.trust._audit_files import read_decisions, write_cleaned
     from avow.trust.audit import parted
@@ -106,6 +108,9 @@ def audit(
         opened = open_dataset(dataset)
         chosen = fold_recipe(recipe, dataset, opened.name, change or [], seed, where)
         store = open_features(chosen, opened, features)
+        noise = drawn_noise(chosen, opened)
+        if noise is not None:  # the pairs are judged as they are then, not noised per fold
+            opened, chosen = with_noise(opened, noise), replace(chosen, noise=None)
         typer.echo(f"{folds} fold models by the recipe {chosen.name} on {where}", err=True)
         trained = train_folds(
             chosen,

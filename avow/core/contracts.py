@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -316,6 +316,7 @@ class Loss(ABC):
 
     views: int
     """How many networks are trained together."""
+    weighs: ClassVar[bool] = False  # pairs by the trust of a lesson that it did not settle
 
     @abstractmethod
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
@@ -348,7 +349,6 @@ class SiftingLoss(Loss):
         epoch: int,
     ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
         """The trust in all pairs from `epoch` on, and what to keep for the next time.
-
         seen: every `glance`, in the order of the split. before: what was kept last time."""
 
 

@@ -12,6 +12,9 @@ The rows of its Table IV: #1 is the default and the average of both views; #2 ha
 `agreement_steps = 0`; #3 and #5 are the single views of #1, which evaluation reports
 beside their average; #4 and #6 are those of #2, or `learn = "image"` and
 `learn = "text"`, which train one network alone.
+
+Ours: where pairs were judged beforehand (`train.trust`), each learns as far as its match is
+believed. A pair that nobody believes teaches nothing, not even that there is no match.
 """
 
 from collections.abc import Iterator
@@ -19,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from avow.core.contracts import Lesson, Loss, Similarities
@@ -30,6 +33,7 @@ from avow.core.opinion import (
     disagreement,
     kl_to_uniform,
 )
+from avow.losses.decl import believed
 
 Learn = Literal["both", "image", "text"]
 
@@ -44,34 +48,37 @@ class Tcl(Loss):
     agree_from: int
     learn: Learn
     views: int
+    weighs = True
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         scores = list(similarities())
+        sides = [believed(lesson.match, trust) for trust in lesson.trust]
         weight = min(self.kl_most, self.kl_rate * lesson.epoch)
         if self.learn == "both":
-            yield self._learn(scores[0], lesson.match, weight) + self._learn(
-                scores[1].T, lesson.match.T, weight
+            yield self._learn(scores[0], sides[0], weight) + self._learn(
+                scores[1].T, sides[1].T, weight
             )
             agrees = lesson.epoch >= self.agree_from
             for _ in range(self.agreement_steps if agrees else 0):
                 yield agreement(*similarities(), tau=self.tau, evidence=self.evidence)
         elif self.learn == "image":
-            yield self._learn(scores[0], lesson.match, weight)
+            yield self._learn(scores[0], sides[0], weight)
         else:
-            yield self._learn(scores[0].T, lesson.match.T, weight)
+            yield self._learn(scores[0].T, sides[0].T, weight)
 
     def _learn(
         self,
         scores: Float[Tensor, "queries K"],
-        match: Bool[Tensor, "queries K"],
+        target: Float[Tensor, "queries K"],
         kl_weight: float,
     ) -> Float[Tensor, ""]:
         """Risk of the match plus evidence for anything else (TCL Eq. 8-10)."""
         opinion = self._opinion(scores)
-        value = dirichlet_risk(opinion, match).mean()
+        value = dirichlet_risk(opinion, target)
         if kl_weight > 0:
-            value = value + kl_weight * kl_to_uniform(opinion.without(match)).mean()
-        return value
+            rest = kl_to_uniform(opinion.discounted(target))
+            value = value + kl_weight * target.amax(-1) * rest
+        return value.mean()
 
     def _opinion(self, scores: Float[Tensor, "queries K"]) -> Opinion:
         return Opinion.from_similarity(scores, self.tau, self.evidence)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
 from avow.assembly.model import Model, build_tokeniser, build_views
 from avow.assembly.pairs import FeaturedSplit
@@ -15,7 +17,9 @@ from avow.assembly.recipe import Recipe, names
 from avow.assembly.stores import open_store
 from avow.blocks.pretrained import word_vectors
 from avow.core.contracts import Method, PairedDataset
+from avow.core.errors import BadData, BadRecipe
 from avow.core.seeds import seed_everything
+from avow.data._believed import read_belief
 from avow.data._captions import TokenTable
 from avow.data._features import FeatureStore
 from avow.data._noise import Noise, draw_noise, read_noise, with_noise
@@ -36,6 +40,8 @@ class Course:
     dev_table: TokenTable
     wrong: Bool[np.ndarray, " captions"] | None = None
     """Which training pairs were made wrong on purpose; nothing learns from it."""
+    trust: Float[Tensor, " captions"] | None = None
+    """How far each training pair is believed, where an audit was named."""
 
 
 def open_data(recipe: Recipe) -> PairedDataset:
@@ -106,8 +112,31 @@ def enrol(
         dev,
         TokenTable.from_captions(tokeniser, dev.captions),
         wrong,
+        _believed(recipe, paired, train),
     )
     return model, course
+
+
+def _believed(
+    recipe: Recipe, dataset: PairedDataset, train: FeaturedSplit
+) -> Float[Tensor, " captions"] | None:
+    """What an audit found of the training pairs, for a loss that weighs them."""
+    folder = recipe.train.trust
+    if not folder:
+        return None
+    if not recipe.build_loss().weighs:
+        raise BadRecipe(
+            f"The loss {recipe.loss['name']!r} does not weigh pairs by train.trust: it takes "
+            "them all alike, or judges them itself. Expected 'tcl', or no train.trust."
+        )
+    belief = read_belief(Path(folder), dataset)[train.kept]
+    unknown = int(np.isnan(belief).sum())
+    if unknown:
+        raise BadData(
+            f"The audit {folder!r} says nothing of {unknown} of {len(belief)} training pairs. "
+            "Expected all that have features; audit them with features of the same photographs."
+        )
+    return torch.from_numpy(belief).float()
 
 
 def drawn_noise(recipe: Recipe, dataset: PairedDataset) -> Noise | None:

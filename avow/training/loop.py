@@ -26,7 +26,7 @@ from avow.core.contracts import Loss, Method, SiftingLoss
 from avow.core.device import most_memory, multiplies_bf16
 from avow.core.seeds import mix
 from avow.training.batches import Batch, Batches
-from avow.training.cleaning import sift
+from avow.training.cleaning import Sifted, sift
 from avow.training.compare import Comparison
 from avow.training.course import Course
 from avow.training.graphs import Graphed
@@ -77,6 +77,9 @@ def train(
         accelerator.num_processes,
         keeps_regions=any(view.keeps_regions for view in model.views),
     )
+    if course.trust is not None:
+        batches.trust = course.trust.expand(len(model.views), -1)
+        sifted = Sifted(reached.epoch, batches.trust)
     learner = Learner(accelerator, comparison, model.views, loss, optimiser, settings)
     log = Log(run, reached, enabled=accelerator.is_main_process)
     total = settings.epochs * len(batches)

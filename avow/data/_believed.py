@@ -1,0 +1,43 @@
+"""What an audit found of every pair, read back: how far each is believed to be right.
+
+An audit names its pairs by image and caption. They are looked up by those, so that
+photographs without features, or another order of the list, do not matter.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from avow.core.contracts import PairedDataset
+from avow.core.errors import BadData
+
+SUMMARY = "audit.json"
+PAIRS = "pairs.jsonl"
+
+
+def read_belief(folder: Path, dataset: PairedDataset) -> Float[np.ndarray, " captions"]:
+    """The probability that each training pair is right; NaN where the audit has none."""
+    try:
+        about = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        lines = (folder / PAIRS).read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        wrong = {(row["image"], row["caption"]): float(row["probability"]) for row in rows}
+        audited, split = about["fingerprint"], about["split"]
+    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
+        raise BadData(
+            f"The audit {str(folder)!r} cannot be read ({error}). Expected a folder that "
+            f"`avow audit` wrote, with {SUMMARY} and {PAIRS} in it."
+        ) from error
+    if (audited, split) != (dataset.fingerprint, "train"):
+        raise BadData(
+            f"The audit {str(folder)!r} judged the {split!r} pairs of "
+            f"{about.get('dataset')!r} as they were then, and others are to be learnt from. "
+            "Expected the same training pairs, with the same noise where there is any; audit "
+            "them anew."
+        )
+    chosen = dataset.splits["train"]
+    names = np.asarray(chosen.image_ids, object)[chosen.image_of]
+    found = [wrong.get(pair, np.nan) for pair in zip(names, chosen.captions, strict=True)]
+    return 1 - np.array(found)
