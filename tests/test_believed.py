@@ -1,6 +1,7 @@
 """What an audit found, read back and learnt from: each pair as far as it was found right."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,7 +32,9 @@ def written(place, found=FOUND, **about):
         {"image": image, "caption": caption, "probability": probability}
         for (image, caption), probability in found.items()
     ]
-    (place / "pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (place / "pairs.jsonl").write_text(
+        "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+    )
     return place
 
 
@@ -40,6 +43,14 @@ def written(place, found=FOUND, **about):
 
 def test_pairs_are_found_by_image_and_caption(tmp_path):
     assert read_belief(written(tmp_path), DATA).tolist() == pytest.approx([0.75, 1.0, 0.1])
+
+
+def test_a_caption_may_hold_what_some_take_for_the_end_of_a_line(tmp_path):
+    captions = ("one\u2028more", "two\x85", "three\x1c")
+    data = PairedDataset("mine", {"train": replace(PAIRS, captions=captions)})
+    found = {("a", captions[0]): 0.5, ("b", captions[1]): 0.25, ("b", captions[2]): 1.0}
+    place = written(tmp_path, found, fingerprint=data.fingerprint)
+    assert read_belief(place, data).tolist() == [0.5, 0.75, 0.0]
 
 
 def test_a_pair_that_was_not_judged_is_not_a_number(tmp_path):

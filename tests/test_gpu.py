@@ -213,7 +213,7 @@ def test_gradients_in_bf16_are_finite(name):
 
 
 @pytest.mark.parametrize(
-    "kind, near", [(torch.float32, 1e-5), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)]
+    "kind, near", [(torch.float32, 2e-4), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)]
 )
 def test_pooling_by_rank_is_pooling_of_sorted_parts(kind, near, monkeypatch):
     torch.manual_seed(0)

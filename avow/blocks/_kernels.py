@@ -33,8 +33,8 @@ So SGR cannot go below 0.20 s this way and SAF not below 0.10 s; both are bound 
 layers from the cache, 128 rows at a time, which are as many as the registers have room for.
 
 Pooling (`rank`) asks of each part how many are larger, which tells its place among them
-without moving anything: 36 comparisons for each of 128 x 36 x 1024 numbers are 0.2 G, done
-in the time it takes to read those numbers twice.
+without moving anything: 36 comparisons for each of 128 x 36 x 1024 numbers are 0.2 G. It
+takes about 0.1 ms on an H200, of which reading the numbers once would be 5 us.
 
 Import this module only where `triton` can be imported; `fused` does so.
 """

@@ -21,8 +21,8 @@ def read_belief(folder: Path, dataset: PairedDataset) -> Float[np.ndarray, " cap
     """The probability that each training pair is right; NaN where the audit has none."""
     try:
         about = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        lines = (folder / PAIRS).read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines]
+        with (folder / PAIRS).open(encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines]
         wrong = {(row["image"], row["caption"]): float(row["probability"]) for row in rows}
         audited, split = about["fingerprint"], about["split"]
     except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:

@@ -22,6 +22,7 @@ import torch
 from avow.core.contracts import PairedDataset, Split
 from avow.core.errors import BadData, WrongTrust
 from avow.core.files import new_folder, room_needed, write_text
+from avow.data._believed import PAIRS
 from avow.trust._standing import Standing
 from avow.trust.audit import KINDS, Audit, Finding, Judged
 
@@ -35,7 +36,7 @@ def write_findings(audit: Audit, folder: Path, threshold: float) -> None:
     names = [field.name for field in fields(Finding)]
     write_text(folder / "pairs.csv", _csv(names, rows))
     lines = (json.dumps(row, ensure_ascii=False) for row in rows)
-    write_text(folder / "pairs.jsonl", "".join(f"{line}\n" for line in lines))
+    write_text(folder / PAIRS, "".join(f"{line}\n" for line in lines))
     write_text(folder / "cleanlab.csv", _csv(*cleanlab_columns(audit, threshold)))
 
 

@@ -16,11 +16,10 @@ from avow.assembly.pairs import FeaturedSplit
 from avow.core.contracts import PairedDataset
 from avow.core.files import write_text
 from avow.core.fingerprint import of_text
+from avow.data._believed import SUMMARY
 from avow.trust._audit_files import load_judged, save_judged, write_findings
 from avow.trust._audit_page import write_page
 from avow.trust.audit import Astray, Audit, Part, audit, judge_part, steps
-
-SUMMARY = "audit.json"
 
 
 @dataclass(frozen=True)
