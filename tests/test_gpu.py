@@ -213,10 +213,12 @@ def test_gradients_in_bf16_are_finite(name):
 
 
 @pytest.mark.parametrize(
-    "kind, near", [(torch.float32, 2e-4), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)]
+    "kind, near", [(torch.float32, 1e-5), (torch.float16, 5e-3), (torch.bfloat16, 2e-2)]
 )
 def test_pooling_by_rank_is_pooling_of_sorted_parts(kind, near, monkeypatch):
     torch.manual_seed(0)
+    # else the pool's own GRU rounds what comes back to it
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     pool = LearntPool().cuda()
     parts = torch.randn(20, 36, 1000, device="cuda").to(kind)
     present = regions([36, 1, 20, 5] * 5, parts=36).present.cuda()
