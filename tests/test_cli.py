@@ -288,6 +288,14 @@ def test_vectors_that_do_not_fit(command, vectors, name, content, sentence):
     assert err == f"avow: {sentence.format(folder=str(vectors))}\n"
 
 
+def test_vectors_that_are_no_array(command, vectors):
+    np.savez(vectors / "archive.npz", images=np.zeros((7, 5)))
+    for content in ((vectors / "archive.npz").read_bytes(), b""):
+        (vectors / "images.npy").write_bytes(content)
+        code, _, err = command("evaluate", "--vectors", vectors)
+        assert code == 1 and "Expected an array saved by numpy.save" in err
+
+
 def test_nan_vectors(command, vectors):
     broken = np.load(vectors / "images.npy")
     broken[3, 3] = np.nan

@@ -8,6 +8,7 @@ import torch
 from avow import losses
 from avow.core import folder
 from avow.core.contracts import Lesson
+from avow.core.errors import BadRecipe
 from avow.core.opinion import Opinion, kl_to_uniform, squared_risk
 from avow.losses.decl import believed, shared
 
@@ -145,3 +146,14 @@ def test_a_text_that_is_not_believed_matches_no_image_of_its_kind():
     target = believed(match, torch.tensor([1.0, 0.0, 1.0]))
     assert shared(target).tolist() == [[1, 0, 0], [1, 0, 0], [0, 0, 1]]
     assert shared(target.T).tolist() == [[0.5, 0.5, 0], [0, 0, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("name", ["decl", "tcl_decl"])
+def test_a_hinge_over_no_negative_is_refused(name):
+    for fewest in (0, -1):
+        with pytest.raises(BadRecipe) as caught:
+            folder.build(losses, name, fewest=fewest)
+        assert str(caught.value) == (
+            f"The hinge keeps '{fewest}' negatives. Expected at least 1; change fewest."
+        )
+    assert folder.build(losses, name, fewest=1).fewest == 1

@@ -1,6 +1,7 @@
 """Parity of SAF and SGR with SGRAF, DECL and TCL, where their recorded numbers are found."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ from test_oracles import close, inputs, learner_of, oracles, training_batch  # n
 
 from avow import methods
 from avow.assembly.importing import sgraf
+from avow.assembly.judge import log_mean_evidence
 from avow.assembly.recipe import Training
 from avow.core import folder
 from avow.core.contracts import Encoded
 from avow.core.opinion import Opinion, dirichlet_risk, disagreement, kl_to_uniform
 from avow.losses import hinge, tcl
 from avow.methods._similarity_vectors import SimilarityVectors
+from avow.metrics.recall import ranks
 
 pytestmark = pytest.mark.data
 STILL = {"dropout_word": 0.0, "dropout_image": 0.0, "dropout_head": 0.0}
@@ -80,6 +83,24 @@ def test_decl_similarities(oracles, kind):  # noqa: F811
     scores = batch_scores(view, oracles)
     close(scores.tanh(), out["batch_tanh"], limits["start"], "batch_tanh")
     close(scores.sigmoid(), out["batch_sigmoid"], limits["start"], "batch_sigmoid")
+
+
+def test_decl_sgraf_is_the_mean_of_the_evidence(oracles):  # noqa: F811
+    """Of both networks together: the evidence, and the ranks it gives."""
+    scores, recorded, limit = [], [], 0.0
+    for kind in KINDS:
+        (view,), out, limits = opened(oracles, f"decl_{kind}_small")
+        with torch.no_grad():
+            scores.append(view.similarity(*encoded(view, oracles)).numpy())
+        recorded.append(out["init_evidence"])
+        limit = max(limit, limits["start"])
+    join = partial(log_mean_evidence, settings=[{"tau": 0.1, "kind": "exp"}] * 2)
+    expected = np.mean(recorded, axis=0)
+    close(torch.from_numpy(join(scores)).exp(), expected, limit, "mean evidence")
+    image_of = np.arange(expected.shape[1]) // 5
+    found, theirs = ranks(scores, image_of, join=join), ranks([expected], image_of)
+    assert np.array_equal(found.image_to_text, theirs.image_to_text)
+    assert np.array_equal(found.text_to_image, theirs.text_to_image)
 
 
 def test_decl_after_its_training_steps(oracles):  # noqa: F811

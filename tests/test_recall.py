@@ -57,6 +57,17 @@ def test_the_mean_of_matrices_is_ranked():
     assert found.text_to_image.tolist() == expected.text_to_image.tolist()
 
 
+def test_joined_matrices_are_ranked_as_exactly_as_they_were_joined():
+    """Two candidates that only double precision tells apart are no tie."""
+    scores = np.array([[1.0, 0.5], [0.5, 1.0]], np.float32)
+    found = ranks(
+        [scores, scores],
+        np.array([0, 1]),
+        join=lambda parts: 1 + 1e-9 * (parts[0].astype(np.float64) + parts[1]),
+    )
+    assert found.text_to_image.tolist() == found.image_to_text.tolist() == [1, 1]
+
+
 def test_a_constant_model_is_never_above_chance():
     owners = np.repeat(np.arange(20), 5)
     recall = summarise(ranks([np.zeros((20, 100), np.float32)], owners))

@@ -30,6 +30,42 @@ def test_there_is_a_recipe_for_every_method_and_loss_on_flickr8k():
             assert f"flickr8k/{method}_{loss}" in names()
 
 
+# Table 1 of DECL's supplement: noise, warmup_epochs, epochs, lr_update, learning_rate
+TABLE_1 = {
+    "f30k": [((0.0, 0.2, 0.4), 5, 40, 20, 2e-4), ((0.6, 0.8), 2, 40, 20, 2e-4)],
+    "coco": [((0.0, 0.2, 0.4), 2, 20, 10, 5e-4), ((0.6, 0.8), 1, 20, 10, 5e-4)],
+    "cc152k": [((0.0,), 5, 40, 20, 2e-4)],
+}
+
+
+DECL = [name for name in names() if "_decl" in name and name.split("/")[0] in TABLE_1]
+
+
+def test_every_decl_recipe_is_one_of_the_table_or_of_flickr8k():
+    with_decl = [name for name in names() if Recipe.open(name).loss["name"] == "decl"]
+    assert [name for name in with_decl if not name.startswith("flickr8k/")] == DECL
+    for home in TABLE_1:
+        assert {f"{home}/saf_decl", f"{home}/sgr_decl"} <= set(DECL)
+
+
+@pytest.mark.parametrize("name", DECL)
+def test_decl_recipes_have_the_values_of_table_1(name):
+    recipe = Recipe.open(name)
+    home, method = name.split("/")
+    noise = recipe.noise.ratio if recipe.noise else 0.0
+    (row,) = [row for row in TABLE_1[home] if noise in row[0]]
+    _, warm_up, epochs, lr_update, rate = row
+    shared = {"tau": 0.1, "hinge": 0.8, "kl": 0.1, "easing": 0.025, "fewest": 5}
+    assert recipe.loss == {"name": "decl", **shared, "warm_up": warm_up}
+    train = recipe.train
+    assert (train.batch, train.lr, train.optimiser) == (128, rate, "adam")
+    # the warm-up comes before what the table counts
+    assert (train.epochs, train.decay_after) == (warm_up + epochs, warm_up + lr_update)
+    assert recipe.data == {"name": f"{home}_precomp"}
+    assert recipe.method == {"name": method[:3], "text": "gru", "squash": "tanh"}
+    assert recipe.noise is None or recipe.noise.by == "image"
+
+
 def message(error: type[Exception], *arguments, **keywords) -> str:
     with pytest.raises(error) as caught:
         Recipe.open(*arguments, **keywords)

@@ -1,6 +1,8 @@
 """Shortlists that a method looks through, precision, subsets, and runs averaged."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from avow.assembly.judge import (
     judge_run,
     judge_together,
     judge_two_stage,
+    log_mean_evidence,
     open_split,
 )
 from avow.assembly.model import Model
@@ -225,6 +228,112 @@ def test_several_runs_are_averaged(runs):
     expected = ranks([total.numpy()], split.image_of)
     assert both.best.recall.image_to_text.mean_rank == expected.image_to_text.mean()
     assert both.best.recall.text_to_image.mean_rank == expected.text_to_image.mean()
+
+
+EVIDENCE = {
+    "exp": math.exp,
+    "relu": lambda x: max(0.0, x),
+    "softplus": lambda x: math.log1p(math.exp(x)),
+}
+
+
+@pytest.fixture
+def evidential(runs, tmp_path):
+    """The runs of SAF and SGR as if other losses had made them."""
+
+    def with_losses(**chosen) -> list[Path]:
+        for name, loss in chosen.items():
+            model = Model.from_pretrained(runs[name])
+            model.recipe = replace(model.recipe, loss=loss)
+            model.save_pretrained(tmp_path / name)
+        return [tmp_path / name for name in chosen]
+
+    return with_losses
+
+
+def plain_mean_ranks(table: list[list[float]], image_of: np.ndarray) -> tuple[float, float]:
+    """The mean rank of images among texts and back; a tie counts against the match."""
+    to_text = []
+    for image, row in enumerate(table):
+        best = max(e for e, owner in zip(row, image_of, strict=True) if owner == image)
+        wrong = (e for e, owner in zip(row, image_of, strict=True) if owner != image)
+        to_text.append(1 + sum(e >= best for e in wrong))
+    to_image = []
+    for text, owner in enumerate(image_of):
+        column = [row[text] for row in table]
+        to_image.append(sum(e >= column[owner] for e in column))
+    return sum(to_text) / len(to_text), sum(to_image) / len(to_image)
+
+
+@pytest.mark.parametrize("kinds", [("exp", "exp"), ("relu", "softplus"), ("exp", "relu")])
+def test_the_evidence_of_runs_is_averaged_as_by_a_plain_loop(runs, evidential, kinds):
+    """Each has its own tau: DECL's default, and one that the recipe of TCL names."""
+    given = evidential(
+        saf={"name": "decl", "evidence": kinds[0]},
+        sgr={"name": "tcl", "evidence": kinds[1], "tau": 0.02},
+    )
+    found = judge_together(given, *where(), draws=0, average="evidence")
+    alike = judge_together(given, *where(), draws=0)
+    split = opened(runs)
+    each = [
+        Model.from_pretrained(run).similarity(split.regions(np.arange(24)), split.captions)
+        for run in given
+    ]
+    table = [
+        [
+            (EVIDENCE[kinds[0]](float(one) / 0.1) + EVIDENCE[kinds[1]](float(two) / 0.02)) / 2
+            for one, two in zip(*rows, strict=True)
+        ]
+        for rows in zip(*each, strict=True)
+    ]
+    recall = found.best.recall
+    ours = (recall.image_to_text.mean_rank, recall.text_to_image.mean_rank)
+    assert ours == pytest.approx(plain_mean_ranks(table, split.image_of), rel=1e-12)
+    assert found.best.name == "all runs, evidence" and recall != alike.best.recall
+    assert [row.recall for row in found.rows[:2]] == [row.recall for row in alike.rows[:2]]
+    assert found.about["average"] == "evidence"
+    assert found.about["evidence_settings"] == [
+        {"tau": 0.1, "kind": kinds[0]},
+        {"tau": 0.02, "kind": kinds[1]},
+    ]
+
+
+def test_evidence_is_averaged_in_folds_as_well(runs, evidential):
+    given = evidential(saf={"name": "decl"}, sgr={"name": "tcl"})
+    whole = judge_together(given, *where(), draws=0, average="evidence")
+    folded = judge_together(given, *where(), draws=0, fold=24, average="evidence")
+    assert folded.best.recall == whole.best.recall
+
+
+def test_mean_evidence_that_does_not_fit_keeps_its_order():
+    """exp(0.9 / 0.001) fits in no float; steps of a similarity near 1 stay steps."""
+    near = np.float32(1) - np.arange(4, dtype=np.float32)[None] * np.float32(2**-24)
+    assert len(np.unique(near)) == 4
+    sharp, usual = {"tau": 0.001, "kind": "exp"}, {"tau": 0.05, "kind": "exp"}
+    found = log_mean_evidence([near, near], [sharp, usual])
+    assert np.isfinite(found).all() and (np.diff(found) < 0).all()
+    twice = log_mean_evidence([near, near], [usual, usual])
+    np.testing.assert_allclose(twice, near.astype(np.float64) / 0.05, rtol=1e-12)
+
+
+def test_runs_without_evidence_have_none_to_average(runs):
+    with pytest.raises(BadData) as caught:
+        judge_together([runs["sgr"], runs["saf"]], *where(), draws=0, average="evidence")
+    assert str(caught.value) == (
+        f"The run {str(runs['saf'])!r} has the loss 'hinge', which learns no evidence. "
+        "Expected one that does, such as 'decl' or 'tcl'; leave --average out to average "
+        "similarities."
+    )
+
+
+def test_the_command_averages_evidence(runs, evidential, command):
+    given = evidential(saf={"name": "decl"}, sgr={"name": "tcl"})
+    code, out, _ = command(
+        *("evaluate", *given, "--average", "evidence", "--device", "cpu", "--draws", 0)
+    )
+    assert code == 0 and "all runs, evidence  |" in out
+    assert "all runs: mean of their evidence (exp at tau 0.1, exp at tau 0.05)" in out
+    assert command("evaluate", given[0], "--average", "evidence")[0] == 2
 
 
 def opened(runs) -> FeaturedSplit:

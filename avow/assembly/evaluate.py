@@ -17,11 +17,13 @@ from avow.core.contracts import Encoded, Method, Tokens
 from avow.core.errors import BadData
 from avow.data._captions import TokenTable
 from avow.metrics.recall import (
+    Join,
     Ranks,
     Recall,
     average,
     bootstrap,
     folds,
+    mean_score,
     ranks,
     summarise,
 )
@@ -116,11 +118,13 @@ def evaluate(
     about: dict[str, Any] | None = None,
     names: Sequence[str] = (),
     together: str = "both views",
+    join: Join = mean_score,
 ) -> Evaluation:
     """Recall of each view and of their average; `fold` images at a time where given.
 
     draws: bootstrap draws for the 95 % intervals, 0 for none. names: what the matrices are
-    called where they are not those of views. together: what their average is called.
+    called where they are not those of views. together: what their average is called. join:
+    how it is made.
     """
     _check(scores, image_of, fold)
     if not names:
@@ -129,7 +133,7 @@ def evaluate(
     groups.append((together if len(scores) > 1 else "model", list(scores)))
     if len(scores) == 1:
         groups = groups[1:]
-    rows = [Row(name, *_measure(group, image_of, fold, draws)) for name, group in groups]
+    rows = [Row(name, *_measure(group, image_of, fold, draws, join)) for name, group in groups]
     return Evaluation(tuple(rows), facts(scores[0].shape, fold) | (about or {}))
 
 
@@ -147,16 +151,18 @@ def facts(shape: Sequence[int], fold: int = 0) -> dict[str, Any]:
 
 
 def _measure(
-    group: Sequence[np.ndarray], image_of: np.ndarray, fold: int, draws: int
+    group: Sequence[np.ndarray], image_of: np.ndarray, fold: int, draws: int, join: Join
 ) -> tuple[Recall, dict[str, tuple[float, float]]]:
     if fold:
         parts = folds(image_of, group[0].shape[0], fold)
         found = [
-            ranks([score[images][:, texts] for score in group], image_of[texts] % fold)
+            ranks(
+                [score[images][:, texts] for score in group], image_of[texts] % fold, join=join
+            )
             for images, texts in parts
         ]
         return average([summarise(one) for one in found]), {}
-    found_whole: Ranks = ranks(group, image_of)
+    found_whole: Ranks = ranks(group, image_of, join=join)
     intervals = bootstrap(found_whole, image_of, draws) if draws else {}
     return summarise(found_whole), intervals
 

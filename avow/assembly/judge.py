@@ -3,10 +3,12 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 
 from avow.assembly.evaluate import (
@@ -24,10 +26,13 @@ from avow.assembly.stores import open_store
 from avow.assembly.two_stage import Items, pooled_scores, rerank
 from avow.core.contracts import PairedDataset, VectorMethod
 from avow.core.errors import BadData, BadFeatures
+from avow.core.opinion import log_evidence
 from avow.data._captions import TokenTable
 from avow.data._open import open_dataset
 from avow.data._subsets import images_in
-from avow.metrics.recall import bootstrap, ranks, summarise
+from avow.metrics.recall import Join, bootstrap, mean_score, ranks, summarise
+
+Average = Literal["similarity", "evidence"]
 
 
 def judge_run(
@@ -70,12 +75,17 @@ def judge_together(
     fold: int = 0,
     draws: int = 1000,
     subset: str = "",
+    average: Average = "similarity",
     progress: bool = False,
 ) -> Evaluation:
-    """Several runs, each by itself and all averaged: SGRAF is one of SAF and one of SGR."""
+    """Several runs, each by itself and all averaged: SGRAF is one of SAF and one of SGR.
+
+    average: what of them is averaged; DECL-SGRAF is the mean of their evidence.
+    """
+    models = [Model.from_pretrained(run, device) for run in runs]
+    join, told = _joined_by(average, runs, models)
     means, first, about = [], None, {}
-    for run in runs:
-        model = Model.from_pretrained(run, device)
+    for run, model in zip(runs, models, strict=True):
         dataset, chosen = open_split(model, data, features, split, subset)
         if first is None:
             first, about = chosen, _about(model, run, dataset, split, subset, blocks)
@@ -87,7 +97,7 @@ def judge_together(
         scores = _scores(model, chosen, device, blocks, progress)
         means.append(np.mean(scores, axis=0) if len(scores) > 1 else scores[0])
     assert first is not None, "there is at least one run"
-    about |= {"run": [str(run) for run in runs]}
+    about |= {"run": [str(run) for run in runs], "average": average, **told}
     return evaluate(
         means,
         first.image_of,
@@ -95,8 +105,42 @@ def judge_together(
         draws=draws,
         about=about,
         names=_told_apart(runs),
-        together="all runs",
+        together="all runs" if average == "similarity" else f"all runs, {average}",
+        join=join,
     )
+
+
+def log_mean_evidence(
+    parts: Sequence[Float[np.ndarray, "images texts"]], settings: Sequence[dict[str, Any]]
+) -> Float[np.ndarray, "images texts"]:
+    """Logarithm of the mean evidence of several runs, each with its own tau and function.
+
+    It has the order of the mean itself, and fits where exp(s / tau) would not. In double
+    precision, because float32 has fewer steps near 20 than a similarity has near 1.
+    """
+    total = None
+    for part, own in zip(parts, settings, strict=True):
+        one = log_evidence(torch.from_numpy(np.array(part, np.float64)), **own).numpy()
+        total = one if total is None else np.logaddexp(total, one)
+    assert total is not None, "there is at least one run"
+    return total - np.log(len(parts))
+
+
+def _joined_by(
+    average: Average, runs: Sequence[Path], models: Sequence[Model]
+) -> tuple[Join, dict[str, Any]]:
+    """How the scores of runs become one, and what to tell of it."""
+    if average == "similarity":
+        return mean_score, {}
+    for run, model in zip(runs, models, strict=True):
+        if not model.gives_evidence:
+            raise BadData(
+                f"The run {str(run)!r} has the loss {model.recipe.loss['name']!r}, which "
+                "learns no evidence. Expected one that does, such as 'decl' or 'tcl'; leave "
+                "--average out to average similarities."
+            )
+    settings = [model.evidence_settings for model in models]
+    return partial(log_mean_evidence, settings=settings), {"evidence_settings": settings}
 
 
 def judge_two_stage(
@@ -247,7 +291,7 @@ def judge_vectors(
 
 def _array(path: Path) -> np.ndarray:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.lib.format.open_memmap(path, mode="r")  # an archive is none, nor is nothing
     except (OSError, ValueError) as error:
         raise BadData(
             f"The file {str(path)!r} cannot be read ({error}). Expected an array saved by "

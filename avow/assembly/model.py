@@ -23,7 +23,7 @@ from PIL import Image
 from torch import Tensor
 
 import avow
-from avow import backbones, methods
+from avow import backbones, losses, methods
 from avow.assembly.checkpoint import load_weights, read_json, save_weights
 from avow.assembly.evaluate import encode_captions
 from avow.assembly.pairs import some, whole
@@ -142,9 +142,16 @@ class Model:
 
     @property
     def evidence_settings(self) -> dict[str, Any]:
-        """tau and evidence function of the loss; the defaults where it has none."""
-        loss = self.recipe.loss
+        """tau and evidence function of the loss; those of TCL where it has none."""
+        known = folder.settings(losses, self.recipe.loss["name"])
+        # what a recipe leaves out is the loss's own default: 0.1 in DECL, 0.05 in TCL
+        loss = {key: setting.default for key, setting in known.items()} | self.recipe.loss
         return {"tau": loss.get("tau", 0.05), "kind": loss.get("evidence", "exp")}
+
+    @property
+    def gives_evidence(self) -> bool:
+        """Whether evidence was learnt; where not, the settings above only read it so."""
+        return "tau" in folder.settings(losses, self.recipe.loss["name"])
 
     def similarity(self, images: Images, texts: Sequence[str]) -> Float[Tensor, "i t"]:
         """Similarity in [-1, 1] of every image with every text, averaged over views."""

@@ -12,6 +12,10 @@ def evaluate(
         list[Path] | None,
         typer.Argument(help="Folder made by `avow train`; several are also averaged."),
     ] = None,
+    average: Annotated[
+        Literal["similarity", "evidence"],
+        typer.Option(help="What of several runs is averaged."),
+    ] = "similarity",
     split: Annotated[str, typer.Option(help="Which split to rank.")] = "test",
     data: Annotated[
         str, typer.Option(help="Another dataset than the one it was trained on.")
@@ -70,7 +74,7 @@ def evaluate(
     from avow.assembly.judge import judge_run, judge_together, judge_two_stage, judge_vectors
     from avow.assembly.scores import Blocks, read_size
     from avow.assembly.table import as_latex, as_markdown, as_text
-    from avow.core.device import best_device
+    from avow.core.device import chosen_device
 
     given = runs or []
     if bool(given) == (vectors is not None):
@@ -83,10 +87,12 @@ def evaluate(
         raise typer.BadParameter("--shortlist goes with --two-stage K")
     if against_fp32 and (two_stage or len(given) != 1):
         raise typer.BadParameter("--against-fp32 goes with one run that scores every pair")
+    if average == "evidence" and len(given) < 2:
+        raise typer.BadParameter("--average evidence goes with several runs")
     layout = "json" if as_json else layout
     blocks = Blocks(memory=read_size(memory), precision=precision)
     quiet = layout == "json"
-    where = (split, data, features, blocks, device or best_device())
+    where = (split, data, features, blocks, chosen_device(device))
     if vectors is not None:
         found = judge_vectors(vectors, blocks, fold=fold, draws=draws, progress=not quiet)
     elif rerank:
@@ -105,7 +111,13 @@ def evaluate(
         )
     elif len(given) > 1:
         found = judge_together(
-            given, *where, fold=fold, draws=draws, subset=subset, progress=not quiet
+            given,
+            *where,
+            fold=fold,
+            draws=draws,
+            subset=subset,
+            average=average,
+            progress=not quiet,
         )
     else:
         found = judge_run(
@@ -133,6 +145,9 @@ def notes(about: dict[str, Any], has_intervals: bool) -> list[str]:
         lines[0] += f", subset {about['subset']}"
     if has_intervals:
         lines[0] += "; brackets: 95 % interval of rSum over redrawn images"
+    if settings := about.get("evidence_settings"):
+        said = ", ".join(f"{one['kind']} at tau {one['tau']:g}" for one in settings)
+        lines.append(f"all runs: mean of their evidence ({said})")
     if change := about.get("against_fp32"):
         lines.append(
             f"{about['precision']} against fp32: rSum {change['rsum']:+.2f}; another first "

@@ -1,8 +1,25 @@
-"""Which device to use when nobody says, and how much of its memory was needed."""
+"""Which device to use, and how much of its memory was needed."""
 
 import sys
 
 import torch
+
+from avow.core.errors import NoDevice
+
+
+def chosen_device(name: str) -> str:
+    """The device that was named, if it is there; the best one where none was."""
+    if not name:
+        return best_device()
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        told = str(error).splitlines()[0]
+        raise NoDevice(
+            f"The device {name!r} cannot be used ({told}). Expected one of this machine, such "
+            f"as {best_device()!r}; change --device, or leave it out."
+        ) from error
+    return name
 
 
 def best_device() -> str:

@@ -73,6 +73,10 @@ class MissingExtra(AvowError):
         )
 
 
+class NoDevice(AvowError):
+    """A device was named that this machine does not have."""
+
+
 class CannotServe(AvowError):
     """There is no address to listen on, or no way to keep it safe."""
 

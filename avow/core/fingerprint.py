@@ -17,6 +17,10 @@ def of_text(parts: Iterable[str]) -> str:
     return digest.hexdigest()[:LENGTH]
 
 
+def of_bytes(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:LENGTH]
+
+
 def of_file(path: Path) -> str:
     """The fingerprint of a file's bytes, read in blocks."""
     with path.open("rb") as stream:

@@ -72,9 +72,10 @@ class Noise:
                 f"The noise has {len(self.index)} entries. Expected {wanted}, one per "
                 f"{self.by} of the split.{more or ' Use an index of the same dataset.'}"
             )
-        if len(self.index) and not 0 <= self.index.min() <= self.index.max() < images:
+        outside = self.index[(self.index < 0) | (self.index >= images)]
+        if len(outside):
             raise BadData(
-                f"The noise names image {int(self.index.max())}. Expected numbers from 0 to "
+                f"The noise names image {int(outside[0])}. Expected numbers from 0 to "
                 f"{images - 1}. Use an index of the same dataset."
             )
 
@@ -107,7 +108,9 @@ def draw_noise(
 def read_noise(path: Path, by: By) -> Noise:
     """An index that was saved here, or published."""
     try:
-        index = np.load(path, allow_pickle=False)
+        # numpy.load would take an archive of arrays as well, and end badly on an empty file
+        with path.open("rb") as stream:
+            index = np.lib.format.read_array(stream, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise BadData(
             f"The noise {str(path)!r} cannot be read ({error}). Expected an array of whole "

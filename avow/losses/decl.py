@@ -30,6 +30,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from avow.core.contracts import Lesson, SiftingLoss, Similarities
+from avow.core.errors import BadRecipe
 from avow.core.opinion import EvidenceKind, Opinion, kl_to_uniform, log_evidence, squared_risk
 from avow.losses.hinge import violation
 
@@ -68,6 +69,14 @@ def two_way_evidence(
     """Logarithm of the evidence of both directions together: e + e transposed."""
     there = log_evidence(scores, tau, evidence)
     return torch.logaddexp(there, there.T)
+
+
+def check_fewest(fewest: int) -> None:
+    """With no negative left, the mean over them would be 0 / 0."""
+    if fewest < 1:
+        raise BadRecipe(
+            f"The hinge keeps '{fewest}' negatives. Expected at least 1; change fewest."
+        )
 
 
 @dataclass(frozen=True)
@@ -164,4 +173,5 @@ def build(
 
     warm_up: epochs that believe every pair. sift: whether pairs are judged at all.
     """
+    check_fewest(fewest)
     return Decl(tau, evidence, risk, hinge, kl, margin, easing, fewest, warm_up, sift)

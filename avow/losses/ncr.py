@@ -11,6 +11,12 @@ Paper: Huang et al., "Learning with Noisy Correspondence for Cross-modal Matchin
 their own; here they share a batch and are only compared among themselves. In the published
 code the margin of a text query is that of the image it is compared with (`text_margin =
 "candidate"`, the default); "own" is the margin of the query's own pair.
+
+Three more things are not as in the published code. The predictions of the two networks for a
+pair are averaged and then clamped to [0, 1]; there each is clamped before. They come from the
+training pass, with dropout on, where there the networks are put into evaluation mode and
+asked beforehand. And the best tenth of n pairs is n - int(0.9 n) of them, where there it is
+n // 10 + 1: one more where n is a multiple of ten, else the same.
 """
 
 from collections.abc import Iterator, Sequence

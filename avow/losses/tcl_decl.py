@@ -34,7 +34,13 @@ from avow.core.opinion import (
 )
 from avow.losses._mixture import chance_of_higher
 from avow.losses._null import chance_of_right, normal_scores
-from avow.losses.decl import believed, shared, softened_hinge, two_way_evidence
+from avow.losses.decl import (
+    believed,
+    check_fewest,
+    shared,
+    softened_hinge,
+    two_way_evidence,
+)
 from avow.losses.tcl import agreement
 
 Risk = Literal["entropy", "squared"]
@@ -168,6 +174,7 @@ def build(
     hinge, easing, fewest: DECL's hinge beside the evidence, as in `decl`; 0 for none.
     ask: whose sifting a view learns by. history: share of the past in it, 0 to 1.
     """
+    check_fewest(fewest)
     return TclDecl(
         tau,
         evidence,

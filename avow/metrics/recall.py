@@ -8,13 +8,15 @@ The 1K protocol of MS-COCO averages over consecutive folds of 1,000 images; the 
 protocol ranks the whole split.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
 CUTS = (1, 5, 10)
+Join = Callable[[Sequence[Float[np.ndarray, "block texts"]]], Float[np.ndarray, "block texts"]]
+"""Makes one score of what several matrices say of the same pairs."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +57,38 @@ class Recall:
         return {**asdict(self), "rsum": self.rsum}
 
 
+def mean_score(
+    parts: Sequence[Float[np.ndarray, "block texts"]],
+) -> Float[np.ndarray, "block texts"]:
+    """The plain mean, as views are joined."""
+    return np.mean(parts, axis=0)
+
+
 def ranks(
     scores: Sequence[Float[np.ndarray, "images texts"]],
     image_of: Int[np.ndarray, " texts"],
     block: int = 512,
+    join: Join = mean_score,
 ) -> Ranks:
-    """Ranks under the mean of the given score matrices, `block` rows at a time.
+    """Ranks under the given score matrices joined to one, `block` rows at a time.
 
     The matrices may be memory-mapped: they are read twice, in blocks, once per direction.
+    A single matrix is ranked as it is.
     """
     images, texts = scores[0].shape
     to_text = np.empty(images, np.int64)
     above = np.zeros(texts, np.int64)
-    best = np.empty(texts, scores[0].dtype)
+    # kept as exact as the join makes it: rounded, a match would tie with what it beats
+    best = np.empty(texts, _joined(scores, 0, 1, join).dtype)
     for start in range(0, images, block):
-        part = _mean(scores, start, start + block)
+        part = _joined(scores, start, start + block, join)
         own = image_of[None] == np.arange(start, start + len(part))[:, None]
         match = np.where(own, part, -np.inf).max(1, keepdims=True)
         to_text[start : start + block] = ((part >= match) & ~own).sum(1) + 1
         mine = (image_of >= start) & (image_of < start + len(part))
         best[mine] = part[image_of[mine] - start, np.flatnonzero(mine)]
     for start in range(0, images, block):
-        part = _mean(scores, start, start + block)
+        part = _joined(scores, start, start + block, join)
         own = image_of[None] == np.arange(start, start + len(part))[:, None]
         above += ((part >= best) & ~own).sum(0)
     return Ranks(to_text, above + 1)
@@ -159,9 +171,9 @@ def _mean_direction(rows: Sequence[Direction]) -> Direction:
     return Direction(*np.mean([list(asdict(row).values()) for row in rows], axis=0))
 
 
-def _mean(
-    scores: Sequence[Float[np.ndarray, "images texts"]], start: int, stop: int
+def _joined(
+    scores: Sequence[Float[np.ndarray, "images texts"]], start: int, stop: int, join: Join
 ) -> Float[np.ndarray, "block texts"]:
     if len(scores) == 1:
         return np.asarray(scores[0][start:stop])
-    return np.mean([score[start:stop] for score in scores], axis=0)
+    return join([score[start:stop] for score in scores])

@@ -95,11 +95,23 @@ def test_mistakes_are_told(tmp_path):
         Noise("image", np.zeros(30, np.int64)).apply(clean)
     with pytest.raises(BadData, match=r"names image 6\. Expected numbers from 0 to 5"):
         Noise("image", np.arange(1, 7)).apply(clean)
+    with pytest.raises(BadData, match=r"names image -2\. Expected numbers from 0 to 5"):
+        Noise("image", np.array([0, 1, -2, 3, 4, 5])).apply(clean)
     with pytest.raises(BadRecipe, match="4 of them belong to one image"):
         draw_noise(split(1, 4), 1.0, "caption", "derangement")
     (tmp_path / "x.npy").write_text("no array")
     with pytest.raises(BadData, match="cannot be read"):
         read_noise(tmp_path / "x.npy", "image")
+    np.savez(tmp_path / "archive.npz", index=np.arange(6))
+    (tmp_path / "empty.npy").touch()
+    for name in ("archive.npz", "empty.npy", "absent.npy"):
+        with pytest.raises(BadData) as caught:
+            read_noise(tmp_path / name, "image")
+        told = str(caught.value)
+        assert told.startswith(f"The noise '{tmp_path / name}' cannot be read (")
+        assert told.endswith(
+            "). Expected an array of whole numbers saved by numpy. Download or write it again."
+        )
     np.save(tmp_path / "y.npy", np.zeros((2, 2)))
     with pytest.raises(BadData, match=r"holds float64 of the shape \(2, 2\)"):
         read_noise(tmp_path / "y.npy", "image")
