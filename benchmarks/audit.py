@@ -143,7 +143,7 @@ class Folded:
         self.chosen, self.seed, self.device = chosen, seed, device
         self.dataset = open_dataset(chosen.data)
         self.recipe = fold_recipe(
-            chosen.recipe, chosen.data, self.dataset.name, chosen.changes, seed, device
+            chosen.recipe, chosen.data, self.dataset, chosen.changes, seed, device
         )
         self.store = open_features(self.recipe, self.dataset, chosen.features)
         told = {"recipe": self.recipe.name, "folds": chosen.folds, "seed": seed}

@@ -185,7 +185,8 @@ def test_the_lists_and_cleanlab_s_columns(tmp_path):
     lines = (tmp_path / "pairs.jsonl").read_text().splitlines()
     assert [json.loads(line)["probability"] for line in lines] == [0.9, 0.6, 0.1]
     names, columns = cleanlab_columns(found, 0.5)
-    assert names == ["is_label_issue", "label_score", "given_label", "predicted_label"]
+    assert names[0] == "pair" and [row["pair"] for row in columns] == [0, 1, 2]
+    assert names[1:] == ["is_label_issue", "label_score", "given_label", "predicted_label"]
     assert [row["is_label_issue"] for row in columns] == [True, False, True]
     assert columns[0]["predicted_label"] == columns[0]["given_label"] == "i0.jpg"
     assert columns[2]["label_score"] == pytest.approx(0.1)
@@ -200,8 +201,10 @@ def test_what_was_judged_is_kept_for_the_same_model_only(tmp_path):
     for name, value in given.measures.items():
         assert torch.equal(again.given.measures[name], value)
     assert load_judged(tmp_path / "judged-0.npz", "abd") is None
-    (tmp_path / "judged-0.npz").write_bytes(b"cut short")
-    assert load_judged(tmp_path / "judged-0.npz", "abc") is None
+    whole = (tmp_path / "judged-0.npz").read_bytes()
+    for rest in (whole[: len(whole) // 2], b"", b"cut short"):
+        (tmp_path / "judged-0.npz").write_bytes(rest)
+        assert load_judged(tmp_path / "judged-0.npz", "abc") is None
 
 
 @pytest.fixture
@@ -269,7 +272,8 @@ def test_decisions_about_something_else_are_refused(tmp_path, photographs, row, 
     ],
 )
 def test_fold_models_are_light_without_cuda(dataset, device, name, expected):
-    recipe = fold_recipe(name, f"{dataset}.csv", dataset, ["train.epochs=2"], 3, device)
+    mine = PairedDataset(dataset, {})
+    recipe = fold_recipe(name, f"{dataset}.csv", mine, ["train.epochs=2"], 3, device)
     assert recipe.name == expected
     assert recipe.data["name"] == f"{dataset}.csv"
     assert (recipe.train.epochs, recipe.train.seed) == (2, 3)

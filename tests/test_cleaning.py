@@ -13,7 +13,7 @@ from test_training import final_weights, run_recipe, same
 import avow.training.loop as loop
 from avow.assembly.recipe import Recipe
 from avow.core.contracts import SiftingLoss
-from avow.core.errors import BadRecipe
+from avow.core.errors import BadRecipe, WrongCheckpoint
 from avow.data._noise import draw_noise
 from avow.training.batches import Batches
 from avow.training.cleaning import Sifted, sift
@@ -24,6 +24,13 @@ LOSSES = {
     "ncr": {"warm_up": 1, "wrong_from": 2},
     "tcl_decl": {"warm_up": 1, "agreement_steps": 1},
 }
+# Of strangers, those that are still apart when stopped, and those that have met by then and
+# remember how they judged each other.
+APART = {"name": "strangers", "apart": 3, "agreement_steps": 1}
+STOPPED = LOSSES | {
+    "strangers apart": {**APART, "meet_at": 2.0},
+    "strangers that met": {**APART, "meet_at": 0.0},
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +40,7 @@ def data(tmp_path_factory) -> Path:
 
 def noisy_recipe(data: Path, loss: str, **train) -> dict:
     content = small_recipe(data, **train)
-    content["loss"] = {"name": loss, **LOSSES[loss]}
+    content["loss"] = {"name": loss, **STOPPED[loss]}
     content["noise"] = {"ratio": 0.4, "kind": "derangement"}
     return content
 
@@ -43,29 +50,89 @@ def told(run: Path) -> list[dict]:
     return [json.loads(line)["sifted"] for line in lines]
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_stopped_inside_a_sifted_epoch_and_resumed(data, tmp_path, monkeypatch, loss):
+def run_stopped(content: dict, run: Path, batch: int) -> None:
+    """A run that is stopped at the batch with this number, its state saved just before."""
+    learn, seen = loop.Learner.learn, 0
+
+    def learn_and_stop(self, given):
+        nonlocal seen
+        seen += 1
+        if seen == batch:
+            raise KeyboardInterrupt
+        return learn(self, given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "SAVE_EVERY", -1.0)  # after every batch
+        patch.setattr(loop.Learner, "learn", learn_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_recipe(content, run)
+
+
+@pytest.mark.parametrize("loss", STOPPED)
+def test_stopped_inside_a_sifted_epoch_and_resumed(data, tmp_path, loss):
     """The trust of the epoch, and what the loss remembers, come back with the weights."""
     content = noisy_recipe(data, loss, epochs=3, batch=48)
     run_recipe(content, tmp_path / "whole")
-    monkeypatch.setattr(loop, "SAVE_EVERY", -1.0)  # after every batch
-    learn, seen = loop.Learner.learn, 0
-
-    def learn_and_stop(self, batch):
-        nonlocal seen
-        seen += 1
-        if seen == 13:  # five batches an epoch: the third of the third
-            raise KeyboardInterrupt
-        return learn(self, batch)
-
-    monkeypatch.setattr(loop.Learner, "learn", learn_and_stop)
-    with pytest.raises(KeyboardInterrupt):
-        run_recipe(content, tmp_path / "stopped")
-    monkeypatch.setattr(loop.Learner, "learn", learn)
+    # five batches an epoch: the third of the second, and one more epoch to remember it in
+    run_stopped(content, tmp_path / "stopped", 8)
     run_recipe(content, tmp_path / "stopped", resume=True)
     assert same(final_weights(tmp_path / "stopped"), final_weights(tmp_path / "whole"))
     assert told(tmp_path / "stopped") == told(tmp_path / "whole")
-    assert told(tmp_path / "whole")[0] == {"believed": 1.0}
+    assert told(tmp_path / "whole")[0]["believed"] == (0.5 if "strangers" in loss else 1.0)
+
+
+@pytest.fixture
+def by_audit(data, tmp_path) -> dict:
+    """A recipe that learns by an audit, which is written with it."""
+    content = small_recipe(data, epochs=2, batch=48)
+    content["train"]["trust"] = str(tmp_path / "audit")
+    write_audit(content, seed=0)
+    return content
+
+
+def write_audit(content: dict, seed: int) -> None:
+    """An audit of the training pairs that says of each what comes to its mind."""
+    dataset = open_data(Recipe.from_dict("toy", content))
+    split, audit = dataset.splits["train"], Path(content["train"]["trust"])
+    chances = np.random.default_rng(seed).random(len(split.captions)).tolist()
+    names = [split.image_ids[image] for image in split.image_of]
+    rows = [
+        {"image": image, "caption": caption, "probability": chance}
+        for image, caption, chance in zip(names, split.captions, chances, strict=True)
+    ]
+    audit.mkdir(exist_ok=True)
+    about = {"dataset": "toy", "fingerprint": dataset.fingerprint, "split": "train"}
+    (audit / "audit.json").write_text(json.dumps(about))
+    (audit / "pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def test_stopped_while_learning_by_an_audit_and_resumed(by_audit, tmp_path):
+    run_recipe(by_audit, tmp_path / "whole")
+    run_stopped(by_audit, tmp_path / "stopped", 8)
+    write_audit(by_audit, seed=0)  # anew, and the same
+    run_recipe(by_audit, tmp_path / "stopped", resume=True)
+    assert same(final_weights(tmp_path / "stopped"), final_weights(tmp_path / "whole"))
+    assert told(tmp_path / "stopped") == told(tmp_path / "whole")
+    write_audit(by_audit, seed=1)
+    run_recipe(by_audit, tmp_path / "other")
+    assert not same(final_weights(tmp_path / "other"), final_weights(tmp_path / "whole"))
+
+
+def test_an_audit_that_changed_is_refused_when_a_run_is_resumed(by_audit, tmp_path):
+    run = tmp_path / "stopped"
+    run_stopped(by_audit, run, 3)
+    before = final_weights(run)
+    write_audit(by_audit, seed=1)
+    with pytest.raises(WrongCheckpoint) as caught:
+        run_recipe(by_audit, run, resume=True)
+    assert str(caught.value) == (
+        f"The audit {by_audit['train']['trust']!r} says something else of the pairs than when "
+        f"the run in {str(run)!r} was started. Expected the same to resume it; put that audit "
+        "back, or choose another --out to start anew."
+    )
+    assert same(final_weights(run), before)
+    write_audit(by_audit, seed=0)
+    run_recipe(by_audit, run, resume=True)
 
 
 def enrolled(content: dict, wrong: bool = True):

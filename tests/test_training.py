@@ -366,8 +366,12 @@ def test_a_run_is_never_overwritten(data, tmp_path):
         f"There is a run in {str(run)!r} already. Expected a new folder: continue that run "
         "with --resume, or choose another --out."
     )
+    other = Recipe.from_dict("toy", small_recipe(data, lr=0.1))
+    open_run(run, other, resume=True)  # nothing was learnt yet
+    assert json.loads((run / "recipe.json").read_text())["recipe"] == other.to_dict()
+    (run / "last").write_text("last-00001-000000")
     with pytest.raises(WrongCheckpoint) as caught:
-        open_run(run, Recipe.from_dict("toy", small_recipe(data, lr=0.1)), resume=True)
+        open_run(run, recipe, resume=True)
     assert str(caught.value) == (
         f"The run in {str(run)!r} was started with other settings. Expected the same recipe "
         "and --set values to resume it; choose another --out for new ones."

@@ -50,7 +50,7 @@ def features(
     from avow.assembly.features import default_folder, extract
     from avow.assembly.recipe import read_settings
     from avow.core import folder
-    from avow.core.device import best_device
+    from avow.core.device import chosen_device
     from avow.data._open import open_dataset
 
     settings = read_settings(change or [])
@@ -72,7 +72,7 @@ def features(
         splits=split,
         batch=batch,
         workers=workers or None,
-        device=device or best_device(),
+        device=chosen_device(device),
         progress=not as_json,
     )
     took = time.monotonic() - started

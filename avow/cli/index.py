@@ -50,10 +50,10 @@ def index(
     from avow.retrieval.deferred import Deferred, unchanged
 
     def open_encoder(name: str) -> "Encoder":
-        from avow.core.device import best_device
+        from avow.core.device import chosen_device
         from avow.retrieval.encoder import open_encoder
 
-        return open_encoder(name, device or best_device())
+        return open_encoder(name, chosen_device(device))
 
     chosen = Deferred.named(model, open_encoder)
     plain = not (rebuild or dedupe or engine or half is not None)

@@ -69,7 +69,7 @@ def trust(
     a fitted trust for each direction, figures, and index.html.
     """
     from avow.assembly.scores import Blocks, read_size
-    from avow.core.device import best_device
+    from avow.core.device import chosen_device
     from avow.trust.conduct import study_runs
     from avow.trust.plan import Plan
 
@@ -96,7 +96,7 @@ def trust(
         runs,
         plan,
         folder,
-        device or best_device(),
+        chosen_device(device),
         Blocks(memory=read_size(memory)),
         progress=not as_json,
     )

@@ -27,6 +27,8 @@ class Photograph:
     split: str
     captions: tuple[str, ...]
     file: Path
+    shared: bool = False
+    """Whether it is in other splits too, and is meant to be."""
 
 
 def paired(
@@ -37,7 +39,7 @@ def paired(
     `source` is the file or folder to name when something is wrong with one of them.
     """
     groups: dict[str, list[Photograph]] = {split: [] for split in splits}
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     for photograph in photographs:
         _check(photograph, source, seen)
         groups[photograph.split].append(photograph)
@@ -51,8 +53,9 @@ def paired(
     )
 
 
-def _check(photograph: Photograph, source: Path, seen: set[str]) -> None:
-    if photograph.image_id in seen:
+def _check(photograph: Photograph, source: Path, seen: set[tuple[str, str]]) -> None:
+    listed = (photograph.split if photograph.shared else "", photograph.image_id)
+    if listed in seen:
         raise BadData(
             f"The image {photograph.image_id!r} is listed twice in '{source}'. "
             "Expected every image once, in one split. Remove one of the two."
@@ -62,7 +65,7 @@ def _check(photograph: Photograph, source: Path, seen: set[str]) -> None:
             f"The image {photograph.image_id!r} in '{source}' has no captions. "
             "Expected at least one per image. Add its captions or remove the image."
         )
-    seen.add(photograph.image_id)
+    seen.add(listed)
 
 
 def _split(group: list[Photograph]) -> Split:

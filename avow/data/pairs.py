@@ -6,6 +6,9 @@
 Rows of the same image are its captions. Image paths are relative to the file. Where no
 column says the split, each image falls into one by a hash of its path: the same split
 on every machine, and the images already there keep theirs when others are added.
+
+An image in two splits is refused: what is learnt from must not be tested on. Where that is
+meant, as in the built-in sample, the rows of the image say so: `"shared": true`.
 """
 
 import csv
@@ -64,8 +67,9 @@ def build(
     path = Path(root)
     shares = {"train": train, "dev": dev, "test": test}
     _check(shares)
-    captions: dict[str, list[str]] = {}
+    captions: dict[tuple[str, str], list[str]] = {}
     splits: dict[str, str] = {}
+    shared: set[str] = set()
     for row in _rows(path):
         image = row.text(image_column, "image_column", path)
         caption = row.text(caption_column, "caption_column", path)
@@ -74,11 +78,14 @@ def build(
             split = split_called(named, SPLITS, image, path)
         else:
             split = _share_of(image, shares)
-        _check_same_split(splits.setdefault(image, split), split, image, path)
-        captions.setdefault(image, []).append(caption)
+        if row.values.get("shared") in (True, "true"):  # "true" in CSV
+            shared.add(image)
+        else:
+            _check_same_split(splits.setdefault(image, split), split, image, path)
+        captions.setdefault((split, image), []).append(caption)
     photographs = (
-        Photograph(image, splits[image], tuple(texts), path.parent / image)
-        for image, texts in captions.items()
+        Photograph(image, split, tuple(texts), path.parent / image, image in shared)
+        for (split, image), texts in captions.items()
     )
     return paired(path.stem, path, photographs, splits=shares)
 

@@ -67,16 +67,24 @@ def open_features(
 
 
 def fold_recipe(
-    name: str, data: str, dataset: str, changes: Sequence[str], seed: int, device: str
+    name: str,
+    data: str,
+    dataset: PairedDataset,
+    changes: Sequence[str],
+    seed: int,
+    device: str,
 ) -> Recipe:
     """What fold models of `data` are trained with; a usual recipe where none is named.
 
-    Two recurrent networks take hours without CUDA, and minutes with it.
+    Two recurrent networks take hours without CUDA, and minutes with it. Data that comes with
+    features is learnt from as it comes.
     """
-    heavy = f"{dataset}/vse_infty_tcl_decl"
+    heavy = f"{dataset.name}/vse_infty_tcl_decl"
     usual = heavy if device.startswith("cuda") and heavy in names() else LIGHT
     found = Recipe.open(name or usual, [*changes, f"train.seed={seed}"])
-    return replace(found, data={**found.data, "name": data})
+    brings = any(split.features is not None for split in dataset.splits.values())
+    features = None if brings and not name else found.features
+    return replace(found, data={**found.data, "name": data}, features=features)
 
 
 def enrol(

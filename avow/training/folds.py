@@ -78,6 +78,11 @@ def train_folds(
             "with --run to judge other splits."
         )
     split = dataset.splits["train"]
+    if len(split.image_ids) < 2 * folds:
+        raise BadData(
+            f"The {len(split.image_ids)} training images of {dataset.name!r} are too few for "
+            f"{folds} folds. Expected two or more in each, which are rivals; lower --folds."
+        )
     if store is not None and "dev" not in dataset.splits:
         store = _with_dev(store)
     fold_of = deal(len(split.image_ids), folds, recipe.train.seed)

@@ -24,12 +24,14 @@ from avow.assembly.recipe import Training
 from avow.assembly.scores import Blocks
 from avow.core.contracts import Loss, Method, SiftingLoss
 from avow.core.device import most_memory, multiplies_bf16
+from avow.core.errors import WrongCheckpoint
 from avow.core.seeds import mix
 from avow.training.batches import Batch, Batches
 from avow.training.cleaning import Sifted, sift
 from avow.training.compare import Comparison
 from avow.training.course import Course
 from avow.training.graphs import Graphed
+from avow.training.learnt import note_pairs
 from avow.training.log import Log
 from avow.training.optim import build_optimiser, clip, hold_back, let_rest, set_rates
 from avow.training.state import Progress, load_state, save_best, save_state
@@ -49,6 +51,7 @@ def train(
     """Train every view of `model`; the best checkpoint by dev rSum lies in `run`."""
     settings = model.recipe.train
     accelerator = Accelerator(cpu=device == "cpu")
+    note_pairs(run, course.train, writes=accelerator.is_main_process)
     _multiply(exactly=settings.precision == "fp32")
     loss = model.recipe.build_loss()
     model.to(str(accelerator.device))
@@ -56,6 +59,7 @@ def train(
     reached, sifted = Progress(), None
     if resume:
         reached, sifted = load_state(run, model.views, optimiser)
+        _check_same_trust(sifted, course, settings.trust, run)
     bf16 = settings.precision == "bf16"
     if bf16 and not multiplies_bf16(accelerator.device):
         bf16 = False
@@ -186,6 +190,18 @@ class Learner:
             hold_back(self.views)
         clip(self.views, self.settings.clip)
         self.optimiser.step()
+
+
+def _check_same_trust(saved: Sifted | None, course: Course, audit: str, run: Path) -> None:
+    """An audit done anew in between would lead to other weights than promised."""
+    if saved is None or saved.trust is None or course.trust is None:
+        return
+    if not torch.equal(saved.trust, course.trust.expand(len(saved.trust), -1)):
+        raise WrongCheckpoint(
+            f"The audit {audit!r} says something else of the pairs than when the run in "
+            f"{str(run)!r} was started. Expected the same to resume it; put that audit back, "
+            "or choose another --out to start anew."
+        )
 
 
 class _Mean:

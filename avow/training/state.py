@@ -107,13 +107,14 @@ def open_run(run: Path, recipe: Recipe, resume: bool) -> None:
                 f"There is a run in {str(run)!r} already. Expected a new folder: continue "
                 "that run with --resume, or choose another --out."
             )
-        if read_json(path) != content:
+        if read_json(path) == content:
+            return
+        if (run / "last").is_file():
             raise WrongCheckpoint(
                 f"The run in {str(run)!r} was started with other settings. Expected the "
                 "same recipe and --set values to resume it; choose another --out for new "
                 "ones."
             )
-        return
     run.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(content, indent=1))
 

@@ -1,7 +1,8 @@
 """What an audit leaves on disk, and what is read back: findings, decisions, cleaned pairs.
 
 pairs.csv, pairs.jsonl   every pair, most suspect first
-cleanlab.csv             the same in the columns of cleanlab, in the order of the split
+cleanlab.csv             the same in the columns of cleanlab, in the order of the split, with
+                         the place of each pair before them, as photographs may be missing
 decisions.csv            what a person ticked on the page
 pairs.jsonl (cleaned)    the dataset without what was found wrong; readable as any other
 """
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -44,6 +46,7 @@ def cleanlab_columns(audit: Audit, threshold: float) -> tuple[list[str], list[di
     """The columns of cleanlab's label issues: the image is the label of its caption."""
     rows = [
         {
+            "pair": finding.pair,
             "is_label_issue": finding.probability >= threshold,
             "label_score": round(1 - finding.probability, 4),
             "given_label": finding.image,
@@ -51,7 +54,7 @@ def cleanlab_columns(audit: Audit, threshold: float) -> tuple[list[str], list[di
         }
         for finding in sorted(audit.findings, key=lambda finding: finding.pair)
     ]
-    return ["is_label_issue", "label_score", "given_label", "predicted_label"], rows
+    return ["pair", "is_label_issue", "label_score", "given_label", "predicted_label"], rows
 
 
 def _csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
@@ -83,9 +86,9 @@ def load_judged(path: Path, fingerprint: str) -> Judged | None:
     if not path.is_file():
         return None
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError):
+    except (OSError, ValueError, EOFError, BadZipFile):  # cut short
         return None
     if str(arrays.get("fingerprint")) != fingerprint:
         return None
@@ -163,20 +166,23 @@ def write_cleaned(
             f"There is something in {str(out)!r} already. Expected a new folder for the "
             "cleaned dataset; choose another --out."
         )
+    out = out.resolve()
     told = {(one.split, one.pair): one for one in decisions}
     counts: Counter[str] = Counter()
-    lines, removed = [], []
+    lines: list[dict[str, Any]] = []
+    removed: list[dict[str, Any]] = []
     for name, split in dataset.splits.items():
         _check(dataset, name, split)
+        photographs = _relative(split.files or (), out)
         for pair, caption in enumerate(split.captions):
             image = int(split.image_of[pair])
             decision = told.pop((name, pair), None)
-            row = {"image": _relative(split, image, out), "caption": caption, "split": name}
+            row = {"image": photographs[image], "caption": caption, "split": name}
             if decision is not None:
                 _check_same(decision, split.image_ids[image], caption)
                 counts[decision.choice] += 1
                 if decision.choice == "move":
-                    row["image"] = _relative(split, _place(split, decision), out)
+                    row["image"] = photographs[_place(split, decision)]
                 if decision.choice == "wrong":
                     removed.append(row)
                     continue
@@ -188,6 +194,7 @@ def write_cleaned(
             f"There is no pair {one.pair} in split {one.split!r} of {dataset.name!r}. Expected "
             "decisions about this very dataset; name the one that was audited."
         )
+    _mark_shared(lines)
     with new_folder(out) as home:
         for file, rows in (("pairs.jsonl", lines), ("removed.jsonl", removed)):
             text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
@@ -221,6 +228,21 @@ def _place(split: Split, decision: Decision) -> int:
     return split.image_ids.index(decision.better_image)
 
 
-def _relative(split: Split, image: int, out: Path) -> str:
-    assert split.files is not None
-    return Path(os.path.relpath(split.files[image], out)).as_posix()
+def _relative(files: Sequence[Path], out: Path) -> list[str]:
+    """The way from `out` to each photograph, which a symlink on it would lead astray.
+
+    Only folders are resolved: photographs that link to the same file stay apart.
+    """
+    folders = {file.parent for file in files}
+    ways = {folder: Path(os.path.relpath(folder.resolve(), out)) for folder in folders}
+    return [(ways[file.parent] / file.name).as_posix() for file in files]
+
+
+def _mark_shared(rows: Sequence[dict[str, Any]]) -> None:
+    """Say of an image in several splits that it is meant to be; it would be refused."""
+    splits: dict[str, set[str]] = {}
+    for row in rows:
+        splits.setdefault(row["image"], set()).add(row["split"])
+    for row in rows:
+        if len(splits[row["image"]]) > 1:
+            row["shared"] = True

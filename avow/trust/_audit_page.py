@@ -63,7 +63,10 @@ def _facts(about: dict[str, Any]) -> str:
         about["judged_by"],
     ]
     if about["in_sample"]:
-        parts.append("the model has learnt from these pairs, and may have learnt wrong ones")
+        parts.append(
+            f"the model has learnt from {about['in_sample']:,} of these pairs, and may have "
+            "learnt wrong ones"
+        )
     return " · ".join(parts)
 
 

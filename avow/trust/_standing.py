@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 NOBODY = -1
@@ -78,6 +78,10 @@ class Standing:
 
     def table(self) -> Float[np.ndarray, "pairs measures"]:
         return torch.stack(list(self.measures.values()), 1).float().numpy()
+
+    def some(self, pairs: Bool[np.ndarray, " pairs"]) -> "Standing":
+        chosen = torch.from_numpy(pairs)
+        return Standing({name: value[chosen] for name, value in self.measures.items()})
 
 
 FALLING = frozenset(

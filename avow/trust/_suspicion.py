@@ -21,12 +21,14 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp, ndtri
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from avow.core.errors import BadData
 from avow.losses._null import chance_of_right
 from avow.trust._standing import FALLING, RISING, Standing
 
 PARTS = 3
 BINS = 255
 ROUNDS = 2
+_FEWEST = 1.0  # right pairs to learn from
 _RAREST = 1e-4  # of each kind: what is never seen must stay possible
 
 
@@ -55,6 +57,12 @@ def suspect(
     names, table = list(given.measures), given.table()
     part = np.random.default_rng(seed).integers(PARTS, size=int(group.max()) + 1)[group]
     right = _at_first(given, wrong)
+    if min(right[part != number].sum() for number in range(PARTS)) < _FEWEST:
+        raise BadData(
+            f"Of {len(right)} pairs none stands out from pairs that were made up, so that "
+            "right and wrong ones cannot be told apart. Expected models that have learnt "
+            "something: more epochs (--set train.epochs=...), another --recipe, or a --run."
+        )
     order = np.zeros(len(table))
     for _ in range(ROUNDS):
         found = np.stack(

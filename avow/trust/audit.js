@@ -12,27 +12,47 @@
     });
   const quoted = (text) => `"${String(text ?? "").replaceAll('"', '""')}"`;
 
-  function told() {
-    const made = decisions();
-    count.textContent = `${made.length} of ${cards.length} decided`;
+  function stored() {
     try {
-      localStorage.setItem(key, JSON.stringify(made.map((one) => [one.split, one.pair, one.decision])));
+      return JSON.parse(localStorage.getItem(key) || "[]");
     } catch {
-      // a browser may forbid it; the download works all the same
+      return []; // a browser may forbid it; the download works all the same
     }
   }
 
-  try {
-    for (const [split, pair, decision] of JSON.parse(localStorage.getItem(key) || "[]")) {
-      const card = cards.find((one) => one.dataset.split === split && one.dataset.pair === pair);
-      const box = card && card.querySelector(`input[value="${decision}"]`);
-      if (box) box.checked = true;
+  // Other pages of the same dataset keep their ticks under the same key, perhaps right now in
+  // another tab: so one tick changes one entry, and opening a page changes none.
+  function keep(card) {
+    const { split, pair, better } = card.dataset;
+    const others = stored().filter((one) => one[0] !== split || one[1] !== pair);
+    const { value } = card.querySelector("input:checked");
+    try {
+      localStorage.setItem(key, JSON.stringify(value ? [...others, [split, pair, value, better]] : others));
+    } catch {
+      // as above
     }
-  } catch {
-    // nothing was kept, or not by this page
   }
-  document.addEventListener("change", told);
-  told();
+
+  function restore([split, pair, decision, better]) {
+    const card = cards.find((one) => one.dataset.split === split && one.dataset.pair === pair);
+    // another judge may propose another image, and nobody has agreed to that one
+    if (!card || (decision === "move" && better !== card.dataset.better)) return;
+    const box = card.querySelector(`input[value="${decision}"]`);
+    if (box) box.checked = true;
+  }
+
+  const tell = () => {
+    count.textContent = `${decisions().length} of ${cards.length} decided`;
+  };
+
+  stored().forEach(restore);
+  tell();
+  for (const card of cards) {
+    card.addEventListener("change", () => {
+      keep(card);
+      tell();
+    });
+  }
 
   document.getElementById("save").addEventListener("click", () => {
     const rows = decisions().map((one) => columns.map((name) => quoted(one[name])).join(","));

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from tqdm import tqdm
 
 from avow.assembly.evaluate import encode_captions
@@ -24,7 +24,7 @@ from avow.core.contracts import Encoded
 from avow.core.errors import BadData
 from avow.data._captions import TokenTable
 from avow.trust._standing import Standing, given_pairs, made_up_pairs, standing
-from avow.trust._suspicion import suspect
+from avow.trust._suspicion import Suspicion, suspect
 
 FEWEST = 50
 KINDS = ("given", "alone", "together")
@@ -37,7 +37,7 @@ class Finding:
     """One pair, and what was found about it."""
 
     pair: int
-    """Its place among the captions of the split."""
+    """Its place among the captions of the split, those without features counted too."""
     split: str
     image: str
     caption: str
@@ -113,24 +113,22 @@ def audit(
     split: FeaturedSplit,
     name: str,
     judged: Sequence[Judged],
-    in_sample: bool = False,
+    seen: Bool[np.ndarray, " captions"] | None = None,
     seed: int = 0,
     astray: Astray = "both",
 ) -> Audit:
     """Probabilities over all parts together, and the findings in order.
 
-    astray: what wrong pairs are taken to look like. Where all captions of an image stand out
-    together it is mostly an unusual image, and "alone" passes those over.
+    seen: the pairs that the models have learnt from; none where nothing is said. astray: what
+    wrong pairs are taken to look like. Where all captions of an image stand out together it
+    is mostly an unusual image, and "alone" passes those over.
     """
+    refuse_too_few(split, name)
     order = np.concatenate([part.captions for part in judged])
-    if len(order) < FEWEST:
-        raise BadData(
-            f"There are {len(order)} pairs to judge in split {name!r}. Expected at least "
-            f"{FEWEST}, from which to learn what is usual; audit a larger split."
-        )
+    learnt = np.zeros(len(order), bool) if seen is None else seen[order]
     kinds = KINDS[1:] if astray == "both" else (astray,)
     given, wrong = _joined(judged, "given"), [_joined(judged, kind) for kind in kinds]
-    found = suspect(given, wrong, split.image_of[order], seed)
+    found = _suspected(given, wrong, split.image_of[order], learnt, seed)
     images = [name for part in judged for name in part.better_image]
     captions = [text for part in judged for text in part.better_caption]
     rows = []
@@ -143,13 +141,43 @@ def audit(
                 name,
                 caption,
                 float(found.probability[place]),
-                in_sample,
+                bool(learnt[place]),
                 measures,
                 images[place],
                 captions[place],
             )
         )
     return Audit(tuple(rows), found.share)
+
+
+def refuse_too_few(split: FeaturedSplit, name: str) -> None:
+    """Stop before anything is trained for a split that cannot be judged."""
+    if len(split.captions) < FEWEST:
+        raise BadData(
+            f"There are {len(split.captions)} pairs to judge in split {name!r}. Expected at "
+            f"least {FEWEST}, from which to learn what is usual; audit a larger split."
+        )
+
+
+def _suspected(
+    given: Standing,
+    wrong: Sequence[Standing],
+    group: Int[np.ndarray, " pairs"],
+    seen: Bool[np.ndarray, " pairs"],
+    seed: int,
+) -> Suspicion:
+    """Pairs that were learnt from among themselves, and all others among themselves.
+
+    Where either are too few to say what is usual, all are looked at together.
+    """
+    if min(seen.sum(), (~seen).sum()) < FEWEST:
+        return suspect(given, wrong, group, seed)
+    probability, order = np.zeros(len(seen)), np.zeros(len(seen))
+    for side in (seen, ~seen):
+        kinds = [kind.some(side) for kind in wrong]
+        found = suspect(given.some(side), kinds, group[side], seed)
+        probability[side], order[side] = found.probability, found.order
+    return Suspicion(probability, order, float(probability.mean()))
 
 
 def judge_part(
@@ -165,8 +193,9 @@ def judge_part(
     model, split = part.model, part.split
     tau = float(model.evidence_settings["tau"])
     count = len(split.image_ids)
-    pieces = np.array_split(
-        np.random.default_rng(seed).permutation(count), max(1, -(-count // gallery))
+    pieces = np.array_split(  # of two images or more, which are rivals
+        np.random.default_rng(seed).permutation(count),
+        max(1, min(-(-count // gallery), count // 2)),
     )
     found: list[Judged] = []
     for images in pieces:
@@ -281,7 +310,7 @@ def _finding(
 ) -> Finding:
     above = {side: round(np.expm1(measures[f"rank of {side}"])) for side in ("image", "text")}
     return Finding(
-        caption,
+        caption if split.kept is None else int(split.kept[caption]),
         name,
         split.image_ids[split.image_of[caption]],
         split.captions[caption],

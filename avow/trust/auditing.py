@@ -6,16 +6,20 @@ on with the next part.
 
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Bool
+
 import avow
 from avow.assembly.pairs import FeaturedSplit
+from avow.assembly.scores import Blocks, batches
 from avow.core.contracts import PairedDataset
 from avow.core.files import write_text
-from avow.core.fingerprint import of_text
+from avow.core.fingerprint import of_bytes, of_text
 from avow.data._believed import SUMMARY
 from avow.trust._audit_files import load_judged, save_judged, write_findings
 from avow.trust._audit_page import write_page
@@ -27,8 +31,8 @@ class AuditPlan:
     """What to judge, and how to show it."""
 
     split: str = "train"
-    in_sample: bool = False
-    """Whether the models have learnt from the pairs they judge."""
+    seen: Bool[np.ndarray, " captions"] | None = None
+    """Which pairs the models have learnt from; none where nothing is said."""
     judged_by: str = "a trained run"
     worst: int = 100
     """Pairs on the page."""
@@ -63,7 +67,7 @@ def audit_parts(
         else:
             advance((len(part.model.views) + 1) * len(part.captions))
         judged.append(found)
-    found = audit(whole, plan.split, judged, plan.in_sample, plan.seed, plan.astray)
+    found = audit(whole, plan.split, judged, plan.seen, plan.seed, plan.astray)
     about = _about(dataset, whole, found, plan)
     write_findings(found, out, plan.threshold)
     files = dict(zip(split_ids(dataset, plan.split), _files(dataset, plan.split), strict=True))
@@ -88,8 +92,15 @@ def _fingerprint(dataset: PairedDataset, part: Part, plan: AuditPlan) -> str:
             part.model.fingerprint,
             *part.split.image_ids,
             f"{plan.split} {plan.gallery} {plan.seed}",
+            *_of_features(part.split),
         ]
     )
+
+
+def _of_features(split: FeaturedSplit) -> Iterator[str]:
+    """Names of the features' content, block by block: photographs may be read anew."""
+    for images in batches(len(split.rows), Blocks().encode):
+        yield of_bytes(split.features(images).numpy().tobytes())
 
 
 def _about(
@@ -105,7 +116,7 @@ def _about(
         "share": round(found.share, 4),
         "issues": issues,
         "threshold": plan.threshold,
-        "in_sample": plan.in_sample,
+        "in_sample": sum(one.in_sample for one in found.findings),
         "judged_by": plan.judged_by,
         "gallery": plan.gallery,
         "astray": plan.astray,

@@ -464,6 +464,22 @@ def test_pairs_image_in_two_splits(tmp_path):
     )
 
 
+@pytest.mark.parametrize("said", ["true", "yes"])
+def test_pairs_image_meant_to_be_in_two_splits(tmp_path, said):
+    path = tmp_path / "shop.csv"
+    rows = [f"k.jpg,A kite,train,{said}", f"k.jpg,Kite,test,{said}", "g.jpg,A gull,test,"]
+    path.write_text("image,caption,split,shared\n" + "\n".join(rows))
+    if said != "true":
+        assert "is in the splits 'train' and 'test'" in refusal(
+            lambda: pairs.build(root=str(path))
+        )
+        return
+    splits = pairs.build(root=str(path)).splits
+    assert splits["train"].captions == ("A kite",)
+    assert splits["test"].image_ids == ("k.jpg", "g.jpg")
+    assert splits["test"].captions == ("Kite", "A gull")
+
+
 def test_pairs_malformed_line(tmp_path):
     path = tmp_path / "shop.jsonl"
     path.write_text('{"image": "k.jpg", "caption": "A kite"}\n{"image": }\n')
