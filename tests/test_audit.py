@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -247,6 +248,10 @@ def test_decisions_make_a_cleaned_dataset_and_leave_the_old_one(tmp_path, photog
     ("row", "error", "told"),
     [
         ("train,0,i0.jpg,caption 0a,maybe,", BadData, "a decision out of right, wrong, move"),
+        ("train,0,i0.jpg,caption 0a", BadData, "is no decision .too few fields"),
+        (f"train,{'9' * 5000},i0.jpg,caption 0a,wrong,", BadData, "is no decision .pair '999"),
+        ('train,0,i0.jpg,"caption 0a,wrong,', BadData, "unexpected end of data"),
+        ("train,0,i0.jpg,caption 0a,wrong,\ntrain,0,i0.jpg,caption 0a,right,", BadData, "two"),
         ("train,0,i0.jpg,another,wrong,", WrongTrust, "the decision is about 'i0.jpg' with"),
         ("train,99,i0.jpg,caption 0a,wrong,", WrongTrust, "There is no pair 99 in split"),
         ("train,0,i0.jpg,caption 0a,move,x.jpg", BadData, "which is no image of split"),
@@ -257,6 +262,23 @@ def test_decisions_about_something_else_are_refused(tmp_path, photographs, row, 
     with pytest.raises(error, match=told):
         write_cleaned(photographs, read_decisions(tmp_path / "decisions.csv"), tmp_path / "o")
     assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "split;pair;image;caption;decision\n"])
+def test_a_file_without_decisions_is_refused(tmp_path, text):
+    (tmp_path / "decisions.csv").write_text(text)
+    with pytest.raises(BadData, match=r"is no decision \(no column"):
+        read_decisions(tmp_path / "decisions.csv")
+
+
+def test_a_caption_of_two_lines_is_itself_however_they_end(tmp_path, photographs):
+    split = photographs.splits["train"]
+    split = replace(split, captions=("one\r\ntwo", *split.captions[1:]))
+    rows = HEAD + 'train,0,i0.jpg,"one\ntwo",wrong,\n'
+    (tmp_path / "decisions.csv").write_bytes(rows.encode())
+    decisions = read_decisions(tmp_path / "decisions.csv")
+    mine = PairedDataset("mine", {"train": split})
+    assert write_cleaned(mine, decisions, tmp_path / "o")["wrong"] == 1
 
 
 # --- who judges -------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def test_learnt_pairs_are_calibrated_among_themselves():
     alone = suspect(*_only(standings, ~seen), image_of[~seen])
     given = {one.pair: one.probability for one in apart.findings}
     for pair, expected in zip(np.flatnonzero(~seen), alone.probability, strict=True):
-        assert given[pair] == pytest.approx(expected, abs=1e-4)
+        assert given[int(pair)] == pytest.approx(expected, abs=1e-4)
     assert any(one.probability != given[one.pair] for one in mixed.findings)
 
 
@@ -255,3 +255,49 @@ def test_a_batch_that_was_too_large_may_be_lowered(toy):
         told(*large)
     code, output = told(*large, "--set", "train.batch=16", "--gallery", "5")
     assert code == 0, output  # in galleries of five, five, five, five and four images
+
+
+def test_few_steps_are_told_before_they_are_taken(toy):
+    code, output = told(*TOY)
+    assert code == 0 and "Each learns in 7 steps, which is little" in output
+
+
+def test_folds_from_before_there_were_notes_are_not_trusted(toy):
+    (toy / "out" / "folds" / "fold1" / "learnt.npy").unlink()
+    with pytest.raises(WrongCheckpoint, match="does not say which pairs it has learnt from"):
+        told(*TOY)
+
+
+def test_the_dataset_is_never_overwritten(broken, tmp_path):
+    own = tmp_path / "mine"
+    own.mkdir()
+    for name in ("pairs.jsonl", "pairs.csv"):
+        shutil.copy(broken[0], own / name)
+        before = (own / name).read_bytes()
+        code, output = told(str(own / name), "--run", "default", "--out", str(own))
+        assert code == 2 and "would overwrite" in " ".join(output.split())
+        assert (own / name).read_bytes() == before
+
+
+def test_one_image_has_no_rivals(tmp_path):
+    Image.new("RGB", (40, 30)).save(tmp_path / "a.jpg")
+    rows = [f"a.jpg,caption {n},train" for n in range(60)]
+    (tmp_path / "mine.csv").write_text("\n".join(["image,caption,split", *rows]) + "\n")
+    features(tmp_path / "mine.csv", tmp_path / "stored")
+    command = [str(tmp_path / "mine.csv"), "--run", "default", "--device", "cpu"]
+    with pytest.raises(BadData, match="one image to judge"):
+        told(*command, "--features", str(tmp_path / "stored"), "--out", str(tmp_path / "o"))
+
+
+def test_the_last_images_stand_in_for_dev_where_they_have_features(broken, tmp_path):
+    own = tmp_path / "data" / broken[0].name
+    shutil.copytree(broken[0].parent, own.parent)
+    photographs = sorted(own.parent.glob("p*.jpg"))
+    for photograph in photographs[-3:]:
+        photograph.unlink()
+    shutil.rmtree(own.parent / "stored")
+    features(own, tmp_path / "stored")
+    command = [str(own), "--features", str(tmp_path / "stored"), "--device", "cpu"]
+    command += ["--set", "train.batch=12", "--set", "train.epochs=1", "--folds", "2"]
+    code, output = told(*command, "--out", str(tmp_path / "out"))
+    assert code == 0, output

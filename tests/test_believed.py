@@ -59,6 +59,12 @@ def test_a_pair_that_was_not_judged_is_not_a_number(tmp_path):
     assert np.isnan(belief).tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize("chance", [7, -0.1, float("nan")])
+def test_a_probability_is_one(tmp_path, chance):
+    with pytest.raises(BadData, match="has a probability outside 0 to 1"):
+        read_belief(written(tmp_path, FOUND | {("a", "one"): chance}), DATA)
+
+
 @pytest.mark.parametrize("about", [{"fingerprint": "another"}, {"split": "test"}])
 def test_an_audit_of_other_pairs_is_refused(tmp_path, about):
     with pytest.raises(BadData, match="audit them anew"):

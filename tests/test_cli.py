@@ -235,6 +235,28 @@ def test_features_of_another_width_are_refused(command, tmp_path):
     )
 
 
+def test_places_that_cannot_be_used(command, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "decisions.csv").write_text("split,pair,image,caption,decision,better_image\n")
+    apply = ["audit", "sample", "--apply", tmp_path / "decisions.csv"]
+    code, _, err = command(*apply, "--out", tmp_path / "file" / "out")
+    assert code == 1 and err.startswith(f"avow: '{tmp_path / 'file'}")
+    assert "cannot be used (Not a directory)" in err and "Traceback" not in err
+
+
+def test_a_training_that_is_refused_leaves_no_run_behind(command, tmp_path):
+    start = [
+        "train",
+        "flickr8k/light_tcl",
+        "--set",
+        "data.name=sample",
+        "--out",
+        tmp_path / "r",
+    ]
+    code, _, err = command(*start, "--set", "train.trust=nowhere")
+    assert code == 1 and err and not (tmp_path / "r").exists()
+
+
 @pytest.fixture
 def vectors(tmp_path) -> Path:
     rng = np.random.default_rng(0)

@@ -163,6 +163,13 @@ def test_unknown_method_and_loss():
     )
 
 
+@pytest.mark.parametrize("change", ["batch=0", "epochs=0", "lr=nan", "lr=0", "lr=inf"])
+def test_nothing_is_learnt_with_such_settings(change):
+    key = change.partition("=")[0]
+    text = message(BadRecipe, "flickr8k/vse_infty_tcl", [f"train.{change}"])
+    assert text.startswith(f"train.{key} is ") and text.endswith(f"; change train.{key}.")
+
+
 def test_a_later_setting_is_told_only_where_it_is_set():
     """The fingerprints of saved models, and so their indexes and policies, stay the same."""
     plain = Recipe.open("flickr8k/vse_infty_hinge")

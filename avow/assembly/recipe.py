@@ -13,6 +13,7 @@ second with the list of real settings.
 
 import copy
 import dataclasses
+import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -183,6 +184,16 @@ class Recipe:
         return folder.build(methods, self.method["name"], **settings)
 
     def _check_settings(self) -> None:
+        for key, least in (("epochs", 1), ("batch", 1)):
+            value = getattr(self.train, key)
+            if value < least:
+                raise BadRecipe(
+                    f"train.{key} is {value}. Expected at least {least}; change train.{key}."
+                )
+        if not 0 < self.train.lr < math.inf:
+            raise BadRecipe(
+                f"train.lr is {self.train.lr}. Expected a number above 0; change train.lr."
+            )
         for package, part in ((methods, self.method), (losses, self.loss)):
             folder.check(package, part["name"], _without_name(part))
 

@@ -50,6 +50,15 @@ def main() -> None:
             raise
         print(f"avow: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except OSError as error:
+        if os.environ.get("AVOW_DEBUG") or error.filename is None:
+            raise
+        print(
+            f"avow: '{error.filename}' cannot be used ({error.strerror}). Expected a place "
+            "that may be read and written; choose another, or change who may use it.",
+            file=sys.stderr,
+        )
+        raise SystemExit(1) from None
     except KeyboardInterrupt:
         print("avow: stopped; what was finished is kept.", file=sys.stderr)
         raise SystemExit(130) from None

@@ -78,13 +78,14 @@ def audit(
     from avow.assembly.judge import open_splits
     from avow.assembly.model import Model
     from avow.assembly.pairs import FeaturedSplit
+    from avow.cli._terminal import printable
     from avow.core.device import chosen_device
     from avow.data._noise import with_noise
     from avow.data._open import open_dataset
     from avow.training.course import drawn_noise, fold_recipe, open_features
-    from avow.training.folds import train_folds
+    from avow.training.folds import FEW_STEPS, fold_steps, train_folds
     from avow.training.learnt import seen_before
-    from avow.trust._audit_files import read_decisions, write_cleaned
+    from avow.trust._audit_files import LISTS, read_decisions, write_cleaned
     from avow.trust.audit import parted, refuse_too_few
     from avow.trust.auditing import AuditPlan, audit_parts
 
@@ -104,6 +105,8 @@ def audit(
     home = out or Path("audits") / f"{Path(dataset).stem}-{split}"
     if home.exists() and not home.is_dir():
         raise typer.BadParameter(f"--out {str(home)!r} is a file; name a folder")
+    if any(Path(dataset).resolve() == (home / name).resolve() for name in LISTS):
+        raise typer.BadParameter(f"--out {str(home)!r} would overwrite {dataset!r}")
     if run is not None:
         _refuse_training({"--recipe": recipe, "--folds": folds, "--set": change})
         model = Model.from_pretrained(run, where)
@@ -129,6 +132,14 @@ def audit(
         whole = FeaturedSplit.join(opened, split, store)
         refuse_too_few(whole, split)
         typer.echo(f"{count} fold models by the recipe {chosen.name} on {where}", err=True)
+        steps = fold_steps(chosen, len(whole.captions), count)
+        if steps < FEW_STEPS:
+            typer.echo(
+                f"Each learns in {steps} steps, which is little: what they say may be worth "
+                "little too. --run default judges without training; more epochs or smaller "
+                f"batches learn more (--set train.epochs={10 * chosen.train.epochs}).",
+                err=True,
+            )
         trained = train_folds(
             chosen,
             opened,
@@ -150,7 +161,8 @@ def audit(
         typer.echo(json.dumps(about))
         return
     for finding in found.findings[:10]:
-        typer.echo(f"{finding.probability:6.1%}  {finding.image}  {finding.caption}")
+        shown = printable(f"{finding.image}  {finding.caption}")
+        typer.echo(f"{finding.probability:6.1%}  {shown}")
     learnt = about["in_sample"]
     note = f" The model has learnt from {learnt}; fold models judge more fairly." * (learnt > 0)
     typer.echo(

@@ -36,7 +36,7 @@ def train(
     from avow.assembly.recipe import Recipe
     from avow.training.course import enrol, open_data, open_features
     from avow.training.loop import train as run_training
-    from avow.training.state import open_run
+    from avow.training.state import check_run, open_run
 
     changes = list(change or [])
     if seed is not None:
@@ -45,10 +45,12 @@ def train(
     run = out or Path("runs") / _run_name(recipe, loss, seed)
     first = os.environ.get("RANK", "0") == "0"  # set by torchrun
     if first:
-        open_run(run, chosen, resume)
+        check_run(run, chosen, resume)
     dataset = open_data(chosen)
     store = open_features(chosen, dataset, features)
     model, course = enrol(chosen, dataset, store)
+    if first:
+        open_run(run, chosen, resume)  # what is refused before leaves nothing behind
     reached = run_training(
         model, course, run, resume=resume, progress=not as_json, device=device or None
     )

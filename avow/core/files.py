@@ -58,4 +58,5 @@ def _is_full(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     # torch and safetensors report a full disk in words of their own
-    return "No space left on device" in str(error)
+    told = str(error)
+    return "No space left on device" in told or "inline_container" in told

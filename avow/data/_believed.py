@@ -37,6 +37,11 @@ def read_belief(folder: Path, dataset: PairedDataset) -> Float[np.ndarray, " cap
             "Expected the same training pairs, with the same noise where there is any; audit "
             "them anew."
         )
+    if not all(0 <= chance <= 1 for chance in wrong.values()):
+        raise BadData(
+            f"The audit {str(folder)!r} has a probability outside 0 to 1. Expected what "
+            "`avow audit` wrote; audit the pairs anew."
+        )
     chosen = dataset.splits["train"]
     names = np.asarray(chosen.image_ids, object)[chosen.image_of]
     found = [wrong.get(pair, np.nan) for pair in zip(names, chosen.captions, strict=True)]

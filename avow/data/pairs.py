@@ -25,6 +25,8 @@ from avow.data._gather import SPLITS, Photograph, paired, read_text, split_calle
 
 SUFFIXES = (".csv", ".jsonl")
 
+_TOO_MANY = "\0"  # the name of fields beyond the last column
+
 
 @dataclass(frozen=True)
 class Row:
@@ -119,13 +121,22 @@ def _share_of(image: str, shares: dict[str, float]) -> str:
 
 def _rows(path: Path) -> Iterator[Row]:
     text = read_text(path)
-    return _json_rows(text, path) if path.suffix == ".jsonl" else _csv_rows(text)
+    return _json_rows(text, path) if path.suffix.lower() == ".jsonl" else _csv_rows(text, path)
 
 
-def _csv_rows(text: str) -> Iterator[Row]:
-    reader = csv.DictReader(io.StringIO(text, newline=""), restkey="")
-    for values in reader:
-        yield Row(reader.line_num, {**values})
+def _csv_rows(text: str, path: Path) -> Iterator[Row]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), restkey=_TOO_MANY, strict=True)
+    try:
+        for values in reader:
+            if _TOO_MANY in values:
+                raise csv.Error("more fields than columns")
+            yield Row(reader.line_num, {**values})
+    except csv.Error as error:
+        raise BadData(
+            f"The file '{path}' is not CSV at line {reader.reader.line_num} ({error}). "
+            "Expected a field per column, and quotes around a text with commas in it: "
+            '"so, and so". Correct that line.'
+        ) from None
 
 
 def _json_rows(text: str, path: Path) -> Iterator[Row]:

@@ -15,14 +15,17 @@ from jaxtyping import Bool, Int
 
 from avow.assembly.recipe import Recipe
 from avow.core.contracts import PairedDataset, Split
-from avow.core.errors import BadData
+from avow.core.errors import BadData, WrongCheckpoint
 from avow.core.seeds import mix
 from avow.data._features import FeatureStore
 from avow.training.course import enrol
+from avow.training.learnt import NOTE
 from avow.training.loop import train
 from avow.training.state import open_run
 
 FEWEST = 2
+FEW_STEPS = 100
+"""Below so many, fold models have hardly learnt anything."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,12 @@ def chosen(split: Split, images: Bool[np.ndarray, " images"]) -> Split:
         files=None if split.files is None else tuple(split.files[n] for n in kept),
         feature_rows=rows,
     )
+
+
+def fold_steps(recipe: Recipe, captions: int, folds: int) -> int:
+    """How often the weights of each fold's model are changed."""
+    learnt = captions * (folds - 1) // folds
+    return recipe.train.epochs * (learnt // recipe.train.batch)
 
 
 def train_folds(
@@ -91,18 +100,26 @@ def train_folds(
         judged = chosen(split, fold_of == number)
         parts = {**dataset.splits, "train": learnt}
         # where nothing else can say when to stop, other folds do: never the one to judge
-        parts.setdefault("dev", _last_images(learnt))
+        parts.setdefault("dev", _last_images(learnt, store))
         run = out / f"fold{number}"
+        if (run / "last").is_file() and not (run / NOTE).is_file():
+            raise WrongCheckpoint(
+                f"The run in {str(run)!r} does not say which pairs it has learnt from. "
+                "Expected a note of them, so that it judges none of them; choose another --out."
+            )
         open_run(run, recipe, resume=True)
         model, course = enrol(recipe, PairedDataset(dataset.name, parts), store)
         train(model, course, run, resume=True, progress=progress, device=device)
         yield Fold(run, judged.image_ids)
 
 
-def _last_images(split: Split) -> Split:
-    """A tenth of the images, at most 500: enough to choose an epoch by."""
-    count = len(split.image_ids)
-    return chosen(split, np.arange(count) >= count - max(1, min(500, count // 10)))
+def _last_images(split: Split, store: FeatureStore | None) -> Split:
+    """A tenth of the images with features, at most 500: enough to choose an epoch by."""
+    there = np.ones(len(split.image_ids), bool)
+    if store is not None:
+        there = store.split("train").rows_of(split.image_ids) >= 0
+    last = np.flatnonzero(there)[-max(1, min(500, len(there) // 10)) :]
+    return chosen(split, np.isin(np.arange(len(there)), last))
 
 
 def _with_dev(store: FeatureStore) -> FeatureStore:

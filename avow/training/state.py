@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
@@ -97,26 +98,36 @@ def load_state(
     return Progress(**content["progress"]), None if sifted is None else Sifted(**sifted)
 
 
-def open_run(run: Path, recipe: Recipe, resume: bool) -> None:
-    """Make the run folder, or check that the one there may be continued."""
-    content = {"name": recipe.name, "recipe": recipe.to_dict()}
+def check_run(run: Path, recipe: Recipe, resume: bool) -> None:
+    """Refuse a folder with another run in it."""
     path = run / "recipe.json"
-    if path.is_file():
-        if not resume:
-            raise WrongCheckpoint(
-                f"There is a run in {str(run)!r} already. Expected a new folder: continue "
-                "that run with --resume, or choose another --out."
-            )
-        if read_json(path) == content:
-            return
-        if (run / "last").is_file():
-            raise WrongCheckpoint(
-                f"The run in {str(run)!r} was started with other settings. Expected the "
-                "same recipe and --set values to resume it; choose another --out for new "
-                "ones."
-            )
+    if not path.is_file():
+        return
+    if not resume:
+        raise WrongCheckpoint(
+            f"There is a run in {str(run)!r} already. Expected a new folder: continue "
+            "that run with --resume, or choose another --out."
+        )
+    if read_json(path) != _content(recipe) and (run / "last").is_file():
+        raise WrongCheckpoint(
+            f"The run in {str(run)!r} was started with other settings. Expected the "
+            "same recipe and --set values to resume it; choose another --out for new "
+            "ones."
+        )
+
+
+def open_run(run: Path, recipe: Recipe, resume: bool) -> None:
+    """Make the run folder, or check that the one there may be continued.
+
+    One that has learnt nothing yet may go on with other settings.
+    """
+    check_run(run, recipe, resume)
     run.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(content, indent=1))
+    write_text(run / "recipe.json", json.dumps(_content(recipe), indent=1))
+
+
+def _content(recipe: Recipe) -> dict[str, Any]:
+    return {"name": recipe.name, "recipe": recipe.to_dict()}
 
 
 def _point(run: Path, kind: str, name: str) -> None:

@@ -30,16 +30,19 @@ from avow.trust.audit import KINDS, Audit, Finding, Judged
 
 Choice = Literal["right", "wrong", "move"]
 COLUMNS = ("split", "pair", "image", "caption", "decision", "better_image")
+LISTS = ("pairs.csv", PAIRS, "cleanlab.csv")
+_LONGEST = 12  # digits of a place
 
 
 def write_findings(audit: Audit, folder: Path, threshold: float) -> None:
     """The three lists; a pair is an issue from the probability `threshold` on."""
     rows = [finding.to_dict() for finding in audit.findings]
     names = [field.name for field in fields(Finding)]
-    write_text(folder / "pairs.csv", _csv(names, rows))
+    plain, full, columns = (folder / name for name in LISTS)
+    write_text(plain, _csv(names, rows))
     lines = (json.dumps(row, ensure_ascii=False) for row in rows)
-    write_text(folder / PAIRS, "".join(f"{line}\n" for line in lines))
-    write_text(folder / "cleanlab.csv", _csv(*cleanlab_columns(audit, threshold)))
+    write_text(full, "".join(f"{line}\n" for line in lines))
+    write_text(columns, _csv(*cleanlab_columns(audit, threshold)))
 
 
 def cleanlab_columns(audit: Audit, threshold: float) -> tuple[list[str], list[dict[str, Any]]]:
@@ -135,23 +138,37 @@ def read_decisions(path: Path) -> list[Decision]:
             f"The decisions {str(path)!r} cannot be read ({error}). Expected the file that "
             "the page of an audit saves."
         ) from error
-    found = []
-    for line, row in enumerate(csv.DictReader(io.StringIO(text)), start=2):
-        missing = [name for name in COLUMNS if row.get(name) is None]
-        if missing or not row["pair"].isdecimal() or row["decision"] not in get_args(Choice):
-            raise BadData(
-                f"Line {line} of {str(path)!r} is {list(row.values())!r}. Expected the columns "
-                f"{', '.join(COLUMNS)}, and a decision out of {', '.join(get_args(Choice))}. "
-                "Save it again from the page."
-            )
-        choice: Any = row["decision"]
-        place = int(row["pair"])
-        found.append(
-            Decision(
-                row["split"], place, row["image"], row["caption"], choice, row["better_image"]
-            )
-        )
-    return found
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    found: dict[tuple[str, int], Decision] = {}
+    try:
+        missing = set(COLUMNS) - set(reader.fieldnames or ())
+        if missing:
+            raise csv.Error(f"no column {sorted(missing)[0]!r}")
+        for row in reader:
+            one = _decision(row)
+            if found.setdefault((one.split, one.pair), one) != one:
+                raise csv.Error(f"two decisions about pair {one.pair} of split {one.split!r}")
+    except csv.Error as error:
+        raise BadData(
+            f"Line {max(reader.reader.line_num, 1)} of {str(path)!r} is no decision ({error}). "
+            f"Expected the columns {', '.join(COLUMNS)}, one line per pair, and a decision "
+            f"out of {', '.join(get_args(Choice))}. Save it again from the page."
+        ) from None
+    return list(found.values())
+
+
+def _decision(row: dict[str, Any]) -> Decision:
+    if any(row.get(name) is None for name in COLUMNS):
+        raise csv.Error("too few fields")
+    if not row["pair"].isdecimal() or len(row["pair"]) > _LONGEST:
+        raise csv.Error(f"pair {row['pair'][:40]!r}")
+    if row["decision"] not in get_args(Choice):
+        raise csv.Error(f"decision {row['decision'][:40]!r}")
+    choice: Any = row["decision"]
+    pair = int(row["pair"])
+    return Decision(
+        row["split"], pair, row["image"], row["caption"], choice, row["better_image"]
+    )
 
 
 def write_cleaned(
@@ -211,12 +228,17 @@ def _check(dataset: PairedDataset, name: str, split: Split) -> None:
 
 
 def _check_same(decision: Decision, image: str, caption: str) -> None:
-    if (decision.image, decision.caption) != (image, caption):
+    # a page shows every end of a line as the same one
+    if (decision.image, _lines(decision.caption)) != (image, _lines(caption)):
         raise WrongTrust(
             f"Pair {decision.pair} of split {decision.split!r} is {image!r} with {caption!r}, "
             f"and the decision is about {decision.image!r} with {decision.caption!r}. Expected "
             "decisions about this very dataset; name the one that was audited."
         )
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _place(split: Split, decision: Decision) -> int:

@@ -152,6 +152,11 @@ def audit(
 
 def refuse_too_few(split: FeaturedSplit, name: str) -> None:
     """Stop before anything is trained for a split that cannot be judged."""
+    if len(split.image_ids) < 2:
+        raise BadData(
+            f"There is one image to judge in split {name!r}. Expected at least two, which are "
+            "rivals; audit a larger split."
+        )
     if len(split.captions) < FEWEST:
         raise BadData(
             f"There are {len(split.captions)} pairs to judge in split {name!r}. Expected at "

@@ -489,6 +489,29 @@ def test_pairs_malformed_line(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ("k.jpg,hello, world", "more fields than columns"),
+        ('k.jpg,"hello', "unexpected end of data"),
+        (f"k.jpg,{'x' * 200_000}", "field larger than field limit (131072)"),
+    ],
+)
+def test_pairs_line_that_is_no_csv(tmp_path, row, why):
+    path = tmp_path / "shop.csv"
+    path.write_text(f"image,caption\nk.jpg,A kite\n{row}\n")
+    assert refusal(lambda: pairs.build(root=str(path))) == (
+        f"The file '{path}' is not CSV at line 3 ({why}). Expected a field per column, and "
+        'quotes around a text with commas in it: "so, and so". Correct that line.'
+    )
+
+
+def test_pairs_suffix_in_capitals(tmp_path):
+    path = tmp_path / "shop.JSONL"
+    path.write_text('{"image": "k.jpg", "caption": "A kite", "split": "train"}\n')
+    assert pairs.build(root=str(path)).splits["train"].captions == ("A kite",)
+
+
 def test_pairs_line_that_is_no_object(tmp_path):
     path = tmp_path / "shop.jsonl"
     path.write_text("[1]\n")
