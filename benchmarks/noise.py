@@ -6,10 +6,11 @@
 
 A recipe may carry changes after plus signs, and is then a row of its own; NOISE in them
 stands for the rate in percent (`flickr8k/vse_infty_tcl+train.trust=audits/NOISE`, after
-`avow audit flickr8k --set noise.ratio=0.4 --set noise.by=image --out audits/40`). Every run
-trains on the same wrong pairs as the others of its rate (`--by`, `--kind`, noise seed 0);
-dev and test stay as they are. What is done is not run again, so the command can be stopped
-and repeated, with more rates, seeds or recipes if wanted.
+`avow audit flickr8k --recipe audit/strangers --folds 2 --set noise.ratio=0.4 --set
+noise.by=image --set noise.kind=permutation --out audits/40`). Every run trains on the same
+wrong pairs as the others of its rate (`--by`, `--kind`, noise seed 0); dev and test stay as
+they are. What is done is not run again, so the command can be stopped and repeated, with more
+rates, seeds or recipes if wanted.
 Prints rSum of every view and of their average, and what is lost against no noise.
 """
 
