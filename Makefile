@@ -4,8 +4,11 @@
 #                (FOLDER="…" adds yours, SERVE=0 ends after the answers, PORT=… another port)
 #   make sample  train on eighteen captioned photographs, evaluate, and show what comes out
 #   make test    set up, check, and run every test but the ones that need a GPU
-#   make check   the linters, the types and the generated documentation
-#   make docs    write docs/reference from the code again
+#   make test-long  the same with the long forms: more examples, more kills, every caption
+#   make check   the linters, the types, the generated documentation and the site
+#   make docs    write docs/reference and docs/results again, from the code and the benchmarks
+#   make site    build the documentation as a website, into site/
+#   make wheel   build the package, into dist/
 #   make setup   only the environment, in .venv
 #   make clean   remove .venv and everything the tools left behind
 #
@@ -18,7 +21,7 @@ READY := $(VENV)/.ready
 IN_VENV := VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(VENV)/bin:$$PATH" \
   PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup demo sample test check docs clean
+.PHONY: setup demo sample test test-long check docs site wheel clean
 
 setup: $(READY)
 
@@ -45,9 +48,20 @@ test: check
 	@browser="$$(scripts/browser)" && \
 	  $(IN_VENV) AVOW_CHROMIUM="$$browser" scripts/test
 
+test-long: check
+	@browser="$$(scripts/browser)" && \
+	  $(IN_VENV) AVOW_CHROMIUM="$$browser" AVOW_LONG_TESTS=1 scripts/test -m "not gpu"
+
 docs: setup
 	@$(IN_VENV) scripts/docs
 
+site: setup
+	@$(IN_VENV) scripts/site
+
+wheel: setup
+	@$(IN_VENV) python -m pip wheel -qq --disable-pip-version-check --no-deps -w dist .
+	@ls dist/*.whl
+
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find avow tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

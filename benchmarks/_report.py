@@ -35,10 +35,19 @@ def machine() -> dict[str, Any]:
     }
 
 
+def commit() -> str:
+    """The commit of the code that runs: of this clone, or as AVOW_COMMIT names it."""
+    if named := os.environ.get("AVOW_COMMIT"):
+        return named
+    asked = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(asked, cwd=RESULTS.parent, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
 def keep(name: str, figures: dict[str, Any]) -> Path:
     """Write the figures of one benchmark to `results/NAME.json`."""
-    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     content = {"machine": machine(), **figures}
     path.write_text(json.dumps(content, indent=1) + "\n")
     return path

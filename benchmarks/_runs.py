@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _report import RESULTS, command, machine
+from _report import RESULTS, command, commit, machine
 
 Row = dict[str, Any]
 
@@ -146,4 +146,6 @@ def _trained(task: Task, chosen: argparse.Namespace) -> Row:
         "precision": chosen.precision,
         "side_by_side": chosen.jobs,
         "gpu": machine()["gpu"],
+        "commit": commit(),
+        "date": machine()["date"],
     }

@@ -24,27 +24,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from _report import command, keep
 from cleanlab.rank import get_label_quality_scores
 from scipy.special import softmax
 from sklearn.metrics import average_precision_score
 
 from avow.assembly.evaluate import score_views
-from avow.assembly.judge import open_splits
+from avow.assembly.evaluate_runs import open_splits
 from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.recipe import Noisy
+from avow.audit.judge import looked_at
+from avow.audit.pair_features import PairFeatures
+from avow.audit.trained_part import TrainedPart, parted
+from avow.audit.wrong_pairs import suspect
 from avow.core.contracts import PairedDataset
 from avow.core.device import best_device
-from avow.data._captions import TokenTable
-from avow.data._noise import Noise, draw_noise, with_noise
-from avow.data._open import open_dataset
-from avow.training.course import fold_recipe, open_features
+from avow.data.captions import TokenTable
+from avow.data.noise import Noise, draw_noise, with_noise
+from avow.data.opening import open_dataset
 from avow.training.folds import train_folds
-from avow.trust._standing import Standing
-from avow.trust._suspicion import suspect
-from avow.trust.audit import Part, looked_at, parted
+from avow.training.setup import fold_recipe, open_features
 
 CLEANLAB = ("self_confidence", "normalized_margin")
 
@@ -72,8 +72,8 @@ def main() -> None:
     if chosen.time:
         print(f"-> {keep(chosen.name, {'about': about, 'rows': timed(chosen)})}")
         return
-    judges: list[Held | Folded] = [
-        *(Held(chosen, run, seed, device) for run in chosen.run for seed in chosen.seeds),
+    judges: list[HeldOut | Folded] = [
+        *(HeldOut(chosen, run, seed, device) for run in chosen.run for seed in chosen.seeds),
         *(Folded(chosen, seed, device) for seed in chosen.seeds if not chosen.run),
     ]
     rows = []
@@ -116,7 +116,7 @@ def _busy() -> float:
     return spent.ru_utime + spent.ru_stime
 
 
-class Held:
+class HeldOut:
     """A trained run judges pairs of a split it never saw; its scores are made once."""
 
     def __init__(self, chosen: argparse.Namespace, run: Path, seed: int, device: str):
@@ -189,7 +189,7 @@ class Looked:
         }
 
 
-def scored(part: Part, device: str) -> tuple[list[np.ndarray], float]:
+def scored(part: TrainedPart, device: str) -> tuple[list[np.ndarray], float]:
     table = TokenTable.from_captions(part.model.tokeniser, part.split.captions)
     scores = score_views(part.model.views, part.split, table, device)
     return scores, float(part.model.evidence_settings["tau"])
@@ -213,7 +213,7 @@ def compared(
     kinds = zip(*(one.standings for one in looked), strict=True)
     given, *wrongly = (_joined(list(kind)) for kind in kinds)
     found = suspect(given, wrongly, image_of, seed)
-    scores = {"avow": found.order, "similarity": -given.measures["similarity"].numpy()}
+    scores = {"avow": found.order, "similarity": -given.measures["similarity"]}
     for method in CLEANLAB:
         joined = np.concatenate([one.cleanlab[method] for one in looked])
         scores[f"cleanlab {method}"] = -joined
@@ -229,9 +229,11 @@ def compared(
     return out
 
 
-def _joined(parts: list[Standing]) -> Standing:
+def _joined(parts: list[PairFeatures]) -> PairFeatures:
     names = parts[0].measures
-    return Standing({name: torch.cat([one.measures[name] for one in parts]) for name in names})
+    return PairFeatures(
+        {name: np.concatenate([one.measures[name] for one in parts]) for name in names}
+    )
 
 
 def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -21,12 +21,12 @@ from tqdm import trange
 
 from avow.assembly.evaluate import encode_captions, evaluate
 from avow.core.background import Background
-from avow.core.contracts import Asked
-from avow.data._captions import TokenTable
-from avow.data._open import open_dataset
-from avow.retrieval.encoder import ModelEncoder, open_encoder
+from avow.core.contracts import QueryBatch
+from avow.data.captions import TokenTable
+from avow.data.opening import open_dataset
+from avow.retrieval.encoders.run import ModelEncoder, packaged_folder
 from avow.trust.policy import Policy
-from avow.trust.sight import look
+from avow.trust.top_k import summarise
 
 AT_ONCE = 500
 CUTS = (1, 5, 10)
@@ -36,9 +36,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("vectors", type=Path)
     chosen = parser.parse_args()
-    encoder = open_encoder()
-    assert isinstance(encoder, ModelEncoder) and encoder.home is not None
-    policy = Policy.load(encoder.home / "trust-text.json")
+    encoder = ModelEncoder.open(packaged_folder(), "default")
+    policy = Policy.load(packaged_folder() / "trust-text.json")
     images = {name: one.float() for name, one in load_file(chosen.vectors).items()}
     ids = json.loads(chosen.vectors.with_suffix(".json").read_text())
     bank = texts_of(encoder, encoder.bank)
@@ -72,7 +71,7 @@ def judge(
     if len(images[0]) > 2000:
         found["1K folds"] = as_row(scores, image_of, fold=1000)
     words = np.array([len(text.split()) for text in split.captions])
-    usual = Background.from_scores([bank @ images.transpose(1, 2)], encoder.tau)
+    usual = Background.from_scores([(bank @ images.transpose(1, 2)).numpy()], encoder.tau)
     ranks = shown(encoder, policy, images, texts, image_of, words, usual)
     recalls = [round(100 * float((ranks < cut).mean()), 2) for cut in CUTS]
     return {**found, "shown": {"text_to_image": recalls}}
@@ -100,10 +99,10 @@ def shown(
     found = []
     for start in trange(0, len(image_of), AT_ONCE, desc="shown", leave=False):
         part = slice(start, start + AT_ONCE)
-        similarity = texts[:, part] @ images.transpose(1, 2)
-        sight, order = look(Asked(similarity, 1, encoder.tau, "exp", usual))
-        ruling = policy.judge(sight, words[part], shown=order.shape[1])
-        places = np.take_along_axis(order.numpy(), ruling.order, 1)
+        similarity = (texts[:, part] @ images.transpose(1, 2)).numpy()
+        summary, order = summarise(QueryBatch(similarity, 1, encoder.tau, "exp", usual))
+        ruling = policy.judge(summary, words[part], shown=order.shape[1])
+        places = np.take_along_axis(order, ruling.order, 1)
         right = places == image_of[part][:, None]
         found.append(np.where(right.any(1), right.argmax(1), 999))
     return np.concatenate(found)

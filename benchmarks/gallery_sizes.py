@@ -22,17 +22,26 @@ from jaxtyping import Int
 from torch import Tensor
 from trust import QUERIES, load, place, score_run
 
-from avow.assembly.judge import open_splits
+from avow.assembly.evaluate_runs import open_splits
 from avow.assembly.model import Model
+from avow.assembly.scored_split import Corpus, encode_split
 from avow.assembly.scores import Blocks
 from avow.core.background import Background
-from avow.core.contracts import Asked, VectorMethod
+from avow.core.contracts import QueryBatch, VectorMethod
 from avow.core.device import best_device
 from avow.metrics.rejection import auroc
-from avow.trust.galleries import SIZES, Hits, Query, draw, draw_sizes, fit_hits, see, state
-from avow.trust.measures import calibration
-from avow.trust.scoring import Corpus, encode_split
-from avow.trust.sight import PLAIN, RELATIVE, describe, look
+from avow.study.measures import calibration
+from avow.trust.gallery_sampling import (
+    SIZES,
+    Hits,
+    Query,
+    collect_hits,
+    draw,
+    draw_sizes,
+    fit_hits,
+    predict,
+)
+from avow.trust.top_k import PLAIN, RELATIVE, describe, summarise
 
 FITTED = {"text": 5_000, "image": 20_000}
 """How many distractors the fit may see; the test has all the others."""
@@ -83,10 +92,10 @@ def judge(chosen: argparse.Namespace, query: Query) -> list[dict[str, Any]]:
     fitted = [draw_sizes(before), *(hits for hits, _ in kept(chosen, "dev", query))]
     probability = fit_hits("right", Hits.join(fitted))
     own = [draw(test, size) for size in SIZES if size < 0.8 * test.match.shape[1]]
-    galleries = [(hits, 0) for hits in [*own, see(test)] if hits is not None]
+    galleries = [(hits, 0) for hits in [*own, collect_hits(test)] if hits is not None]
     out = []
     for hits, distractors in [*galleries, *kept(chosen, "test", query)]:
-        stated = state(probability, hits.features, hits.gallery)[:, 0]
+        stated = predict(probability, hits.features, hits.gallery)[:, 0]
         right = hits.right[:, 0]
         found = calibration(stated, right, hits.groups, chosen.draws)
         out.append(
@@ -176,7 +185,11 @@ def answers(
 ) -> dict[str, np.ndarray]:
     """Features of the first answers of every query, and whether they are right."""
     usual = Background.from_scores(
-        (part @ candidates.transpose(1, 2) for part in bank.split(2_000, dim=1)), 0.05
+        (
+            (part @ candidates.transpose(1, 2)).cpu().numpy()
+            for part in bank.split(2_000, dim=1)
+        ),
+        0.05,
     )
     texts = len(image_of)
     owner = torch.full((candidates.shape[1],), -1)
@@ -189,9 +202,10 @@ def answers(
     features, right = [], []
     for start in range(0, asking.shape[1], block):
         some = asking[:, start : start + block]
-        sight, order = look(Asked(some @ candidates.transpose(1, 2), 0, background=usual))
-        features.append(describe(sight)[:, :KEPT].cpu().numpy())
-        chosen = owner[order[:, :KEPT].cpu()]
+        similarity = (some @ candidates.transpose(1, 2)).cpu().numpy()
+        summary, order = summarise(QueryBatch(similarity, 0, background=usual))
+        features.append(describe(summary)[:, :KEPT])
+        chosen = owner[torch.from_numpy(order[:, :KEPT])]
         right.append((chosen == whose[start : start + block, None]).numpy())
     return {
         "features": np.concatenate(features),

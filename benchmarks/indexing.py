@@ -18,11 +18,12 @@ from _report import keep
 from PIL import Image
 
 from avow.core.device import best_device
+from avow.core.formats import is_picture
 from avow.core.searching import Encoder
-from avow.retrieval.deferred import Deferred
-from avow.retrieval.encoder import open_encoder
+from avow.retrieval.encoders.lazy import Deferred
+from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import BATCH, index_folders
-from avow.retrieval.walk import PICTURES, walk
+from avow.retrieval.store.walk import walk
 
 
 def main() -> None:
@@ -35,7 +36,7 @@ def main() -> None:
     chosen = parser.parse_args()
     encoder = open_encoder(chosen.model, best_device())
     found = [
-        path for path, seen in walk([chosen.folder]).files.items() if seen.suffix in PICTURES
+        path for path, seen in walk([chosen.folder]).files.items() if is_picture(seen.suffix)
     ]
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:

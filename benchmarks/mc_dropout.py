@@ -18,16 +18,16 @@ import torch
 from _report import keep
 
 from avow import methods, uncertainty
-from avow.assembly.chance import KeptDropout
 from avow.assembly.evaluate import encode_captions, evaluate
 from avow.assembly.pairs import some, whole
-from avow.assembly.passes import Passes
 from avow.assembly.scores import Blocks, batches, compare, encode
+from avow.assembly.stochastic.chance import KeptDropout
+from avow.assembly.stochastic.passes import Passes
 from avow.core import folder
-from avow.core.contracts import Asked, Draw, Method, Regions
+from avow.core.contracts import Draw, Method, QueryBatch, Regions
 from avow.core.device import best_device
 from avow.core.seeds import seed_everything
-from avow.data._captions import TokenTable
+from avow.data.captions import TokenTable
 
 WORDS, REGIONS, WIDTH = 3000, 36, 1280
 QUERIES = ("image", "text")
@@ -159,8 +159,8 @@ def measure(
     device: torch.device | str,
 ) -> None:
     probe = folder.build(uncertainty, "mc_dropout", passes=passes)
-    scores = torch.zeros(1, *shape, device=device)
-    probe.measure(Asked(scores, own=0, draws=draws))
+    scores = np.zeros((1, *shape), np.float32)
+    probe.measure(QueryBatch(scores, own=0, draws=draws))
 
 
 def timed(work: Callable[[], object], device: str, clock: Clock) -> float:

@@ -24,12 +24,12 @@ from _report import keep
 from refusal_queries import away, captions_of
 
 from avow.core.places import avow_home
-from avow.data._open import open_dataset
-from avow.data._words import word_tokenize
-from avow.retrieval.encoder import open_encoder
+from avow.data.opening import open_dataset
+from avow.data.words import word_tokenize
+from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.search import Retriever
-from avow.trust.relevance import _FUNCTION, _stem
+from avow.study.short_queries import _FUNCTION, _stem
 
 LISTS = Path(__file__).with_name("refusal_queries.json")
 GALLERIES = {

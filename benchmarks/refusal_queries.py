@@ -17,10 +17,10 @@ import torch
 from torch.nn.functional import normalize
 
 from avow.backbones import minilm
-from avow.blocks.names import imagenet_names
-from avow.data._open import dataset_file, open_dataset
-from avow.data._words import word_tokenize
-from avow.trust.relevance import _FUNCTION, _stem, absent_names, phrases, read_objects
+from avow.blocks.imagenet_names import imagenet_names
+from avow.data.opening import dataset_file, open_dataset
+from avow.data.words import word_tokenize
+from avow.study.short_queries import _FUNCTION, _stem, absent_names, phrases, read_objects
 
 SEED, EACH, SAME = 20261115, 50, 0.6
 NOUNS = {

@@ -24,17 +24,17 @@ import torch
 from _report import keep
 from trust import load, place, score_run, summarise
 
-from avow.assembly.judge import open_splits
+from avow.assembly.evaluate_runs import open_splits
 from avow.assembly.model import Model
+from avow.assembly.scored_split import encode_split
 from avow.assembly.scores import Blocks
 from avow.core.contracts import Encoded
 from avow.core.device import best_device
-from avow.data._judgements import read_judgements
-from avow.data._open import open_dataset
-from avow.trust.people import people_study
-from avow.trust.relevance import query_sets, whole_captions
-from avow.trust.relevant import judge_style, score_queries
-from avow.trust.scoring import encode_split
+from avow.data.judgements import read_judgements
+from avow.data.opening import open_dataset
+from avow.study.human_hits import people_study
+from avow.study.relevance import judge_style, score_queries
+from avow.study.short_queries import query_sets, whole_captions
 
 
 def main() -> None:

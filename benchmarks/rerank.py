@@ -7,27 +7,21 @@ that are seeds of one recipe. Scores are kept in --scored and shared with `trust
 both rows and the ratio of their rSum.
 """
 
-import argparse
 import statistics
 from pathlib import Path
 from typing import Any
 
 from _report import keep
-from trust import load, place, score_run
+from trust import arguments, load, place, score_run
 
 from avow.metrics.recall import summarise
-from avow.trust.rerank import QUERIES, choose_strength, rerank
+from avow.study.rerank import QUERIES, choose_strength, rerank
 
 PLAIN = {"image": 0.0, "text": 0.0}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("name")
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--features", type=Path)
-    parser.add_argument("--scored", type=Path, default=Path("scored"))
-    chosen = parser.parse_args()
+    chosen = arguments(__doc__).parse_args()
     chosen.scored.mkdir(parents=True, exist_ok=True)
     found = []
     for run in chosen.runs:

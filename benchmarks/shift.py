@@ -16,17 +16,24 @@ import numpy as np
 from _report import keep
 from trust import QUERIES, load, place, save_scored, score_run
 
-from avow.assembly.judge import open_splits
+from avow.assembly.evaluate_runs import open_splits
 from avow.assembly.model import Model
+from avow.assembly.scored_split import encode_split, score
 from avow.assembly.scores import Blocks
 from avow.core.device import best_device
 from avow.metrics.rejection import auroc
-from avow.trust.galleries import Query, Scored, draw_sizes, fit_hits, see, state
-from avow.trust.measures import calibration
-from avow.trust.promise import promise
-from avow.trust.scoring import encode_split, score
-from avow.trust.shift import compare
-from avow.trust.study import doubts_of
+from avow.study.direction import doubts_of
+from avow.study.measures import calibration
+from avow.trust.drift import compare
+from avow.trust.gallery_sampling import (
+    Query,
+    ScoredQueries,
+    collect_hits,
+    draw_sizes,
+    fit_hits,
+    predict,
+)
+from avow.trust.risk_control import promise
 
 ALPHA = 0.4
 
@@ -73,13 +80,13 @@ def judge(chosen: argparse.Namespace, query: Query, abroad: Path) -> dict[str, A
         "home": load(place(chosen.scored, chosen.run, "test"))[query],
         "abroad": load(abroad)[query],
     }
-    hits = {name: see(part) for name, part in parts.items()}
+    hits = {name: collect_hits(part) for name, part in parts.items()}
     stated = {
-        name: state(probability, seen.features, seen.gallery)[:, 0]
+        name: predict(probability, seen.features, seen.gallery)[:, 0]
         for name, seen in hits.items()
     }
-    held = see(before, keep=1)
-    sure = state(probability, held.features, held.gallery)[:, 0]
+    held = collect_hits(before, keep=1)
+    sure = predict(probability, held.features, held.gallery)[:, 0]
     made = promise(sure, ~held.right[:, 0], ALPHA, groups=held.groups)
     out: dict[str, Any] = {
         name: figures(parts[name], stated[name], hits[name].right[:, 0], made) for name in parts
@@ -103,7 +110,9 @@ def judge(chosen: argparse.Namespace, query: Query, abroad: Path) -> dict[str, A
     return out
 
 
-def figures(part: Scored, stated: np.ndarray, right: np.ndarray, made: Any) -> dict[str, float]:
+def figures(
+    part: ScoredQueries, stated: np.ndarray, right: np.ndarray, made: Any
+) -> dict[str, float]:
     checked = calibration(stated, right, draws=200)
     doubts = doubts_of(part.asked(), 0.05)
     answered = made.answers(stated)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from _report import keep
 
-from avow.trust.tail import Bound, EvidenceSum, Moments, Reference, evidence_sum
+from avow.trust.evidence_sum import Bound, EvidenceSum, Moments, Reference, evidence_sum
 
 BLOCK = 20_000
 DECAY = 0.8

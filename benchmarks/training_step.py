@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from avow.assembly.recipe import Recipe, Training
-from avow.blocks import ranked
+from avow.blocks import rank_pooling
 from avow.blocks.pooling import LearntPool, Pool
 from avow.blocks.recurrent import TwoWayGru
 from avow.core.contracts import Lesson, Method, Regions, Tokens
@@ -92,7 +92,7 @@ def main() -> None:
     host = [make_batch(chosen.batch, step) for step in range(8)]
     resident = [moved(batch, device) for batch in host]
     ours = time_ours(resident, device, chosen.batches, chosen.precision)
-    with mock.patch.object(ranked, "_is_possible", return_value=False):
+    with mock.patch.object(rank_pooling, "_is_possible", return_value=False):
         by_sorting = time_ours(resident, device, chosen.batches, chosen.precision)
     plain = time_plain(host, device, max(chosen.batches // 4, 2))
     bill = flops(chosen.batch, float(np.mean([b.text.lengths.float().mean() for b in host])))

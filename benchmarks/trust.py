@@ -14,27 +14,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from _report import keep, read
 
-from avow.assembly.judge import open_splits
+from avow.assembly.evaluate_runs import open_splits
 from avow.assembly.model import Model
+from avow.assembly.scored_split import encode_split, score
 from avow.assembly.scores import Blocks
 from avow.core.background import Background
 from avow.core.device import best_device
-from avow.trust.galleries import Query, Scored
-from avow.trust.scoring import encode_split, score
-from avow.trust.study import OURS, Direction, serving_of, study_direction, study_sets
+from avow.study.direction import OURS, Direction, serving_of, study_direction, study_sets
+from avow.trust.gallery_sampling import Query, ScoredQueries
 
 QUERIES: tuple[Query, ...] = ("text", "image")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def arguments(title: str | None) -> argparse.ArgumentParser:
+    """What every benchmark of scored runs is given."""
+    parser = argparse.ArgumentParser(description=(title or "").splitlines()[0])
     parser.add_argument("name")
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--features", type=Path)
     parser.add_argument("--scored", type=Path, default=Path("scored"))
+    return parser
+
+
+def main() -> None:
+    parser = arguments(__doc__)
     parser.add_argument("--only-score", action="store_true")
     parser.add_argument(
         "--only-sets",
@@ -75,15 +80,15 @@ def score_run(run: Path, features: Path | None, where: Path) -> None:
         save_scored(found, corpus.image_of, place(where, run, name))
 
 
-def save_scored(found: dict[Query, Scored], image_of: np.ndarray, where: Path) -> None:
+def save_scored(found: dict[Query, ScoredQueries], image_of: np.ndarray, where: Path) -> None:
     """Both directions in one file, similarities in half precision."""
-    parts = {"similarity": found["image"].similarity.half().numpy(), "image_of": image_of}
+    parts = {"similarity": found["image"].similarity.astype(np.float16), "image_of": image_of}
     sides: dict[str, Query] = {"images": "text", "texts": "image"}
     for side, query in sides.items():
         usual = found[query].background
         assert usual is not None
         for key in ("log_mean", "mean", "spread", "top"):
-            parts[f"{side}_{key}"] = getattr(usual, key).numpy()
+            parts[f"{side}_{key}"] = getattr(usual, key)
         parts[f"{side}_queries"] = np.array(usual.queries)
     np.savez(where, allow_pickle=False, **parts)
 
@@ -92,18 +97,18 @@ def place(where: Path, run: Path, split: str) -> Path:
     return where / f"{run.name}_{split}.npz"
 
 
-def load(path: Path) -> dict[Query, Scored]:
+def load(path: Path) -> dict[Query, ScoredQueries]:
     content = np.load(path)
 
     def usual(side: str) -> Background:
-        tensors = [
-            torch.from_numpy(content[f"{side}_{key}"].astype(np.float32))
+        arrays = [
+            content[f"{side}_{key}"].astype(np.float32)
             for key in ("log_mean", "mean", "spread", "top")
         ]
-        return Background(int(content[f"{side}_queries"]), 0.05, *tensors)
+        return Background(int(content[f"{side}_queries"]), 0.05, *arrays)
 
-    similarity = torch.from_numpy(content["similarity"].astype(np.float32))
-    return Scored.both(
+    similarity = content["similarity"].astype(np.float32)
+    return ScoredQueries.both(
         similarity, content["image_of"], images=usual("images"), texts=usual("texts")
     )
 
@@ -145,21 +150,21 @@ def sets_anew(chosen: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def extra_measures(
-    run: Path, query: Query, test: Scored, chosen: argparse.Namespace
+    run: Path, query: Query, test: ScoredQueries, chosen: argparse.Namespace
 ) -> dict[str, np.ndarray]:
     """The disagreement of all runs, and stochastic measures that were kept beside them."""
-    from avow.core.contracts import Asked
+    from avow.core.contracts import QueryBatch
     from avow.uncertainty.ensemble import build
 
     found: dict[str, np.ndarray] = {}
     if len(chosen.runs) > 1:
-        everyone = torch.stack(
+        everyone = np.stack(
             [
                 load(place(chosen.scored, one, "test"))[query].asked().together
                 for one in chosen.runs
             ]
         )
-        measured = build().measure(Asked(test.similarity, test.own, runs=everyone))
+        measured = build().measure(QueryBatch(test.similarity, test.own, runs=everyone))
         found |= {f"ensemble: {key}": value.double().numpy() for key, value in measured.items()}
     kept = chosen.scored / f"{run.name}_measures.npz"
     if kept.is_file():

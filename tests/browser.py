@@ -75,6 +75,7 @@ def visit(browser: Any) -> Iterator[Callable[..., Visit]]:
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
         )
+        context.set_default_timeout(300_000)  # it only ends a test that would hang
         contexts.append(context)
         seen = Visit(context.new_page())
         seen.page.on("console", lambda told: _note(seen, told))

@@ -4,15 +4,24 @@ A data or browser test that cannot run is no failure, but it must not pass for a
 success either, so each one is named with its reason at the end of every run.
 """
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from browser import browser, visit
+from hypothesis import settings
 
 __all__ = ["browser", "visit"]  # fixtures
 
 TIERS = ("data", "browser")
 RAN = ("passed", "failed", "xfailed", "xpassed")
+LONG = "AVOW_LONG_TESTS"
+"""Set by `make test-long`: more examples of every property, and the tests marked `long`."""
+
+# no deadline: how fast a machine is decides no test
+settings.register_profile("short", max_examples=25, deadline=None)
+settings.register_profile("long", max_examples=300, deadline=None)
+settings.load_profile("long" if os.environ.get(LONG) else "short")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -32,7 +32,7 @@ class ColourEncoder(Encoder):
         self.photographs = 0
 
     def prepare(self, photograph: Image.Image) -> np.ndarray:
-        from avow.backbones._pixels import stretched
+        from avow.core.photographs import stretched
 
         return stretched(photograph, 8)
 

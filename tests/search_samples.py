@@ -16,7 +16,7 @@ from avow.assembly.model import Model, build_views
 from avow.assembly.recipe import Recipe
 from avow.core import folder
 from avow.core.searching import Encoder
-from avow.data._vocabulary import Vocabulary
+from avow.data.vocabulary import Vocabulary
 
 COLOURS = {
     "red": (220, 30, 30),

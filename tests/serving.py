@@ -7,6 +7,10 @@ is small and learns in seconds what is on eighteen pictures; nothing is claimed 
 import json
 import os
 import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -17,21 +21,22 @@ import torch
 from PIL import Image
 
 from avow import backbones
+from avow.api.connections import server_of
 from avow.assembly.model import Model, build_tokeniser, build_views
 from avow.assembly.photographs import grid_regions, open_photograph
 from avow.assembly.recipe import Recipe
 from avow.core import folder
 from avow.core.contracts import Lesson, Regions
-from avow.data._captions import TokenTable
-from avow.data.sample import build as open_sample
-from avow.retrieval.encoder import open_encoder
+from avow.data.captions import TokenTable
+from avow.data.readers.sample import build as open_sample
+from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
-from avow.trust.judge import Conditions
-from avow.trust.policy import Policy, Ruling
-from avow.trust.promise import Promise
-from avow.trust.sight import Sight
+from avow.trust.conditions import Conditions
+from avow.trust.policy import Judgements, Policy
+from avow.trust.risk_control import Promise
+from avow.trust.top_k import TopKSummary
 
 SIZE, GRID, EDGE, ROUNDS = 128, 3, 320, 4
 CAT = "a cat with long whiskers"
@@ -138,6 +143,36 @@ def _taught(photographs: list[Image.Image], captions: list[str], of: list[int]) 
     return Model(recipe, [view.eval() for view in views], tokeniser, visual)
 
 
+class Server:
+    """A server in a thread, at a port of its own, as `avow serve` runs it."""
+
+    def __init__(self, app: Any):
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.place = self.listening.getsockname()
+        self.address = f"http://127.0.0.1:{self.place[1]}"
+        self.server = server_of(app)
+        self.server.config.timeout_graceful_shutdown = 1
+        self.thread = threading.Thread(target=self.server.run, args=[[self.listening]])
+
+    def __enter__(self) -> str:
+        self.thread.start()
+        wait_until(lambda: self.server.started)
+        return self.address
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        self.thread.join()
+        self.listening.close()
+
+
+def wait_until(state: Callable[[], object], seconds: float = 300.0) -> None:
+    """Poll until a state is reached; the bound only ends a test that would hang."""
+    end = time.monotonic() + seconds
+    while not state():
+        assert time.monotonic() < end, "the state was not reached"
+        time.sleep(0.01)
+
+
 class Judging(Policy):
     """A policy with easy numbers: a similarity of 0.2 fits with one half.
 
@@ -150,20 +185,26 @@ class Judging(Policy):
     def __init__(self) -> None:
         pass
 
-    def promised(self, risk: float, among: int, delta: float = 0.1) -> Promise:
+    def promised(self, risk: float, shown: int = 10, delta: float | None = 0.1) -> Promise:
         answered = 0 if risk < 0.02 else round(100 * min(0.9, 0.3 + risk))
         why = "" if answered else "too few queries"
         threshold = 1 - risk if answered else None
         return Promise(threshold, risk, delta, "wrong", 100, 100, answered, 0, why)
 
     def judge(
-        self, sight: Sight, words: Any, *, shown: int, risk: float | None = None, **_: Any
-    ) -> Ruling:
-        together = np.asarray(sight.scores.mean(0), np.float64)[:, :shown]
+        self,
+        summary: TopKSummary,
+        words: Any,
+        *,
+        shown: int,
+        risk: float | None = None,
+        **_: Any,
+    ) -> Judgements:
+        together = np.asarray(summary.scores.mean(0), np.float64)[:, :shown]
         fits = 1 / (1 + np.exp(-(together - 0.2) / 0.03))
         promise, first = self.promised(risk or self.default_risk, shown), float(fits[0, 0])
         verdict = "answer" if bool(promise.answers(fits[:, 0])[0]) else "check"
-        return Ruling(
+        return Judgements(
             order=np.tile(np.arange(fits.shape[1]), (len(fits), 1)),
             probability=fits,
             confidence=fits[:, 0],

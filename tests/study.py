@@ -9,24 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from avow.metrics.calibration import (
-    brier,
-    brier_skill,
-    calibration_floor,
-    debiased_calibration_error,
-    expected_calibration_error,
-    reliability,
-)
-from avow.metrics.rejection import (
-    aurc,
-    auroc,
-    coverage_at_risk,
-    excess_aurc,
-    median_rank_curve,
-    normalised_auc,
-    rejection_curve,
-    risk_at_coverage,
-)
+from avow.metrics import calibration as calibrating
+from avow.metrics import rejection
 
 U, SOFTMAX = "evidential: u", "scores: probability"
 POSTERIOR = "mc_dropout: posterior uncertainty"
@@ -108,7 +92,9 @@ def direction(
         "curves": {name: curve(values, ranks) for name, values in confidence.items()},
         "calibration": {
             **calibration(stated, right),
-            "reliability": [list(row) for row in reliability(stated, right, BINS, True)],
+            "reliability": [
+                list(row) for row in calibrating.reliability(stated, right, BINS, True)
+            ],
             "baselines": {
                 U: calibration(stated**0.5, right),
                 SOFTMAX: calibration(0.5 * stated + 0.1, right),
@@ -156,23 +142,24 @@ def direction(
 
 def measure(confidence: np.ndarray, ranks: np.ndarray) -> dict[str, Any]:
     right = ranks == 1
-    area = auroc(confidence[right], confidence[~right])
+    area = rejection.auroc(confidence[right], confidence[~right])
     areas = {
-        f"r{cut}": 100 * rejection_curve(confidence, ranks <= cut).area for cut in (1, 5, 10)
+        f"r{cut}": 100 * rejection.rejection_curve(confidence, ranks <= cut).area
+        for cut in (1, 5, 10)
     }
     return {
         "auroc": area,
         "interval": [area - 0.012, area + 0.012],
-        "area": {**areas, "median_rank": median_rank_curve(confidence, ranks).area},
-        "aurc": aurc(confidence, right),
-        "excess_aurc": excess_aurc(confidence, right),
-        "nauc": normalised_auc(confidence, right),
+        "area": {**areas, "median_rank": rejection.median_rank_curve(confidence, ranks).area},
+        "aurc": rejection.aurc(confidence, right),
+        "excess_aurc": rejection.excess_aurc(confidence, right),
+        "nauc": rejection.normalised_auc(confidence, right),
     }
 
 
 def curve(confidence: np.ndarray, ranks: np.ndarray) -> dict[str, list[float]]:
     place = np.linspace(0, len(ranks) - 1, 50).round().astype(int)
-    curves = {cut: rejection_curve(confidence, ranks <= cut) for cut in (1, 10)}
+    curves = {cut: rejection.rejection_curve(confidence, ranks <= cut) for cut in (1, 10)}
     return {
         "coverage": curves[1].coverage[place].tolist(),
         **{f"r{cut}": (100 * found.value[place]).tolist() for cut, found in curves.items()},
@@ -181,19 +168,19 @@ def curve(confidence: np.ndarray, ranks: np.ndarray) -> dict[str, list[float]]:
 
 def calibration(stated: np.ndarray, right: np.ndarray) -> dict[str, float]:
     return {
-        "ece": expected_calibration_error(stated, right, BINS, True),
-        "floor": calibration_floor(stated, BINS, True, levels=(0.95,), draws=60)[0],
-        "debiased": debiased_calibration_error(stated, right, BINS, True, draws=60),
-        "brier": brier(stated, right),
-        "brier_skill": brier_skill(stated, right),
+        "ece": calibrating.expected_calibration_error(stated, right, BINS, True),
+        "floor": calibrating.calibration_floor(stated, BINS, True, levels=(0.95,), draws=60)[0],
+        "debiased": calibrating.debiased_calibration_error(stated, right, BINS, True, draws=60),
+        "brier": calibrating.brier(stated, right),
+        "brier_skill": calibrating.brier_skill(stated, right),
     }
 
 
 def answered(confidence: np.ndarray, right: np.ndarray) -> dict[str, float]:
     return {
-        "at 5 % risk": coverage_at_risk(confidence, right, 0.05),
-        "at 10 % risk": coverage_at_risk(confidence, right, 0.1),
-        "risk at 80 %": risk_at_coverage(confidence, right, 0.8),
+        "at 5 % risk": rejection.coverage_at_risk(confidence, right, 0.05),
+        "at 10 % risk": rejection.coverage_at_risk(confidence, right, 0.1),
+        "risk at 80 %": rejection.risk_at_coverage(confidence, right, 0.8),
     }
 
 
@@ -201,7 +188,10 @@ def promise(
     alpha: float, right: np.ndarray, confidence: dict[str, np.ndarray]
 ) -> dict[str, Any]:
     shares = {
-        name: {"exceeded": 0.06, "coverage": 0.9 * coverage_at_risk(values, right, alpha)}
+        name: {
+            "exceeded": 0.06,
+            "coverage": 0.9 * rejection.coverage_at_risk(values, right, alpha),
+        }
         for name, values in confidence.items()
     }
     ours = shares.pop("calibrated trust")

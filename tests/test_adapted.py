@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from avow.backbones import minilm
-from avow.blocks.adapted import AdaptedTransformer
+from avow.blocks.lora_text import AdaptedTransformer
 from avow.blocks.pretrained import text_files
 from avow.blocks.text import build_text
 from avow.core.contracts import Tokens
 from avow.core.errors import BadRecipe
-from avow.data._captions import TokenTable
-from avow.data._wordpiece import WordPieces
+from avow.data.captions import TokenTable
+from avow.data.wordpiece import WordPieces
 
 CAPTIONS = ["a dog runs on a beach", "rocket", "two old men talk about the weather of today"]
 

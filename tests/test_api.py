@@ -22,7 +22,8 @@ from avow.retrieval.search import Retriever
 
 HERE = "http://127.0.0.1"
 LINE = re.compile(r"[a-z_]+(\{.+\})? [\d.e+-]+")
-SMALL = Limits(upload_bytes=200_000, pixels=1_000_000, seconds=20.0)
+LONG = 600.0  # seconds: it only ends a test that would hang
+SMALL = Limits(upload_bytes=200_000, pixels=1_000_000, seconds=LONG)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def client(retriever):
 def copied(index, tmp_path_factory):
     """A server whose index and pictures may be changed, and where the pictures are."""
     place = tmp_path_factory.mktemp("copy")
-    app = create_app(serving.copy_of(index, place))
+    app = create_app(serving.copy_of(index, place), limits=Limits(seconds=LONG))
     with TestClient(app, base_url=HERE) as opened:
         yield opened, place / "pictures"
 
@@ -163,7 +164,7 @@ def test_a_mistake_is_a_sentence(client, asked, words):
 
 def test_an_upload_that_is_too_large_is_refused(client):
     files = {"image": ("big.jpg", b"x" * 300_000)}
-    assert "larger than 0 MB" in error_of(client.post("/api/search", files=files), 413)
+    assert "larger than 0.2 MB" in error_of(client.post("/api/search", files=files), 413)
 
 
 def test_an_upload_of_unknown_length_is_cut_off(client):
@@ -415,12 +416,10 @@ def test_the_index_tells_what_it_holds(client, index):
 
 
 def wait_for(client, number):
-    for _ in range(300):
-        job = client.get(f"/api/jobs/{number}").json()
-        if job["state"] != "running":
-            return job
-        time.sleep(0.1)
-    raise AssertionError("the job does not end")
+    serving.wait_until(
+        lambda: client.get(f"/api/jobs/{number}").json()["state"] != "running", LONG
+    )
+    return client.get(f"/api/jobs/{number}").json()
 
 
 def test_a_job_finds_what_is_new(copied):
@@ -461,11 +460,11 @@ def test_one_job_runs_at_a_time_and_can_be_cancelled():
 
     jobs = JobList(scan, lambda: ended.append(True))
     job = jobs.start(["a"])
-    assert begun.wait(5) and job.answer().state == "running"
+    assert begun.wait(LONG) and job.answer().state == "running"
     with pytest.raises(Refusal, match="Job 1 is still running"):
         jobs.start(["a"])
     jobs.cancel(1)
-    jobs.close()
+    jobs.close(LONG)
     assert (job.state, job.says, ended) == ("cancelled", "stopped early", [True])
     assert jobs.start(["b"]).id == 2
     jobs.close()
@@ -513,10 +512,16 @@ def test_an_index_without_calibration_says_so(copied):
     assert "`avow calibrate`" in told["why"]
 
 
-def test_a_calibration_of_this_index_is_used(copied, tmp_path):
-    client, pictures = copied
-    retriever = client.app.state.service.retriever
-    calibrate(retriever, serving.write_pairs(pictures, tmp_path / "pairs.jsonl"))
+def test_a_calibration_of_this_index_is_used(index, tmp_path):
+    retriever = serving.copy_of(index, tmp_path)  # others change the pictures of `copied`
+    pairs = serving.write_pairs(tmp_path / "pictures", tmp_path / "pairs.jsonl")
+    calibrate(retriever, pairs)
+    app = create_app(retriever, limits=Limits(seconds=LONG))
+    with TestClient(app, base_url=HERE) as client:
+        _is_calibrated(client)
+
+
+def _is_calibrated(client):
     told = client.get("/api/calibration").json()
     assert told["fitted"] and told["default_risk"] in [one["risk"] for one in told["risks"]]
     costs = [one["coverage"] for one in told["risks"]]
@@ -554,7 +559,8 @@ def test_metrics_count_routes_and_verdicts(client):
 
 @pytest.fixture(scope="module")
 def guarded(retriever):
-    app = create_app(retriever, token="open sesame", hosts=["pictures.example"])
+    limits = Limits(seconds=LONG)
+    app = create_app(retriever, token="open sesame", hosts=["pictures.example"], limits=limits)
     with TestClient(app, base_url=HERE) as opened:
         yield opened
 
@@ -661,7 +667,7 @@ def slow_client(retriever, seconds, **limits):
 
     class Slow(type(retriever)):
         def search(self, *given, **named):
-            go.wait(20)
+            go.wait(LONG)
             return retriever.search(*given, **named)
 
     slow = Slow(retriever.library, retriever.encoder)
@@ -678,7 +684,7 @@ def test_a_search_that_takes_too_long_is_given_up(retriever):
 
 
 def test_a_busy_server_says_so_and_recovers(retriever):
-    client, go = slow_client(retriever, 20.0, at_once=1, waiting=1)
+    client, go = slow_client(retriever, LONG, at_once=1, waiting=1)
     with client:
         ask = lambda: client.get("/api/search", params={"text": CAT})  # noqa: E731
         answers = []
@@ -686,10 +692,7 @@ def test_a_busy_server_says_so_and_recovers(retriever):
         for thread in threads:
             thread.start()
         service = client.app.state.service
-        for _ in range(200):
-            if service.searching.inside == 2:
-                break
-            time.sleep(0.02)
+        serving.wait_until(lambda: service.searching.inside == 2)
         refused = ask()
         assert "busy with 2 searches" in error_of(refused, 503)
         assert refused.headers["retry-after"] == "1"
@@ -707,16 +710,14 @@ def test_a_slow_search_keeps_its_place():
     go = threading.Event()
     workers = Workers(at_once=1, waiting=0, seconds=0.05)
     with pytest.raises(Refusal) as late:
-        asyncio.run(workers.run(go.wait, 5))
+        asyncio.run(workers.run(go.wait, LONG))
     assert late.value.status_code == 504
     with pytest.raises(Refusal) as full:
-        asyncio.run(workers.run(go.wait, 5))
+        asyncio.run(workers.run(go.wait, LONG))
     assert full.value.status_code == 503
     go.set()
-    for _ in range(200):
-        if not workers.inside:
-            break
-        time.sleep(0.01)
+    serving.wait_until(lambda: not workers.inside)
+    workers.seconds = LONG
     assert asyncio.run(workers.run(lambda: 7)) == 7
     workers.close()
 
@@ -726,7 +727,7 @@ def test_a_mistake_of_ours_is_a_sentence_too(retriever):
         def search(self, *given, **named):
             raise ZeroDivisionError
 
-    app = create_app(Broken(retriever.library, retriever.encoder))
+    app = create_app(Broken(retriever.library, retriever.encoder), limits=SMALL)
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         answer = client.get("/api/search", params={"text": CAT})
     assert "mistake of its own" in error_of(answer, 500)
@@ -745,7 +746,7 @@ def test_what_cannot_be_done_is_told(client):
 def test_many_ask_at_once(retriever):
     """Answers are the same as one after the other."""
     texts = [CAT, ROCKET, "a cup of coffee", ELEPHANT] * 3
-    app = create_app(retriever, limits=Limits(at_once=4, waiting=20))
+    app = create_app(retriever, limits=Limits(at_once=4, waiting=20, seconds=LONG))
     found = {}
     with TestClient(app, base_url=HERE) as client:
 

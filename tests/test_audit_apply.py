@@ -9,13 +9,13 @@ import pytest
 from test_audit import HEAD, finding, photographs  # noqa: F401
 from typer.testing import CliRunner
 
+from avow.audit.files import Decision, write_cleaned
+from avow.audit.page import write_page
 from avow.cli import app
 from avow.core.contracts import PairedDataset, Split
 from avow.core.errors import WrongTrust
-from avow.data._open import open_dataset
-from avow.data.sample import build as open_sample
-from avow.trust._audit_files import Decision, write_cleaned
-from avow.trust._audit_page import write_page
+from avow.data.opening import open_dataset
+from avow.data.readers.sample import build as open_sample
 
 
 def pairs_of(split: Split) -> Counter[tuple[str, str]]:

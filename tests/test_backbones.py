@@ -11,9 +11,9 @@ from samples import image_processor
 
 import avow.backbones
 from avow.backbones import efficientnet_lite0, efficientnet_lite2, huggingface
-from avow.backbones._pixels import stretched
 from avow.core import folder
 from avow.core.errors import BadRecipe, MissingExtra
+from avow.core.photographs import stretched
 
 CATS = (281, 282, 285)  # ImageNet: tabby, tiger cat, Egyptian cat
 
@@ -264,7 +264,7 @@ def test_onnxruntime_gives_the_same_cells(tmp_path, monkeypatch):
 
 
 def test_without_onnxruntime_nothing_changes(monkeypatch):
-    monkeypatch.setattr("avow.backbones._onnx._PACKAGES", ("no_such_package",))
+    monkeypatch.setattr("avow.blocks.onnx_export._PACKAGES", ("no_such_package",))
     pixels = torch.randint(0, 256, (1, 64, 64, 3), dtype=torch.uint8)
     backbone = efficientnet_lite0.build(size=64)
     with torch.inference_mode():

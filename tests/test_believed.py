@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 
 from avow import losses
 from avow.cli import app
-from avow.core import folder
+from avow.core import checksums, folder
 from avow.core.contracts import PairedDataset, Split
 from avow.core.errors import BadData, BadRecipe
 from avow.core.opinion import Opinion, dirichlet_risk, kl_to_uniform
-from avow.data._believed import read_belief
+from avow.core.seals import write_document
+from avow.data.believed_pairs import read_belief
 
 PAIRS = Split(("a", "b"), ("one", "two", "three"), np.array([0, 1, 1]))
 DATA = PairedDataset("mine", {"train": PAIRS})
@@ -81,6 +82,28 @@ def test_what_is_no_audit_is_refused(tmp_path, broken, content):
         (tmp_path / broken).write_text(content)
     with pytest.raises(BadData, match="Expected a folder that `avow audit` wrote"):
         read_belief(tmp_path, DATA)
+
+
+def test_an_audit_whose_list_or_summary_was_changed_is_refused(tmp_path):
+    place = written(tmp_path)
+    about = json.loads((place / "audit.json").read_text())
+    known = {"checksums": {"pairs.jsonl": checksums.of_file(place / "pairs.jsonl")}}
+    write_document(place / "audit.json", about | known)
+    whole = (place / "pairs.jsonl").read_text()
+    assert len(read_belief(place, DATA)) == 3
+    (place / "pairs.jsonl").write_text(whole.replace("0.25", "0.26"))
+    with pytest.raises(BadData) as caught:
+        read_belief(place, DATA)
+    assert str(caught.value) == (
+        f"The audit {str(place)!r} is damaged or was changed (pairs.jsonl is not as the audit "
+        "wrote it). Expected what `avow audit` wrote; run the same audit again, which keeps "
+        "what it has judged."
+    )
+    (place / "pairs.jsonl").write_text(whole)
+    sealed = (place / "audit.json").read_text()
+    (place / "audit.json").write_text(sealed.replace('"mine"', '"mind"'))
+    with pytest.raises(BadData, match="its checksum does not fit its content"):
+        read_belief(place, DATA)
 
 
 # --- learning -----------------------------------------------------------------------------

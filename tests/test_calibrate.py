@@ -2,21 +2,29 @@
 
 import csv
 import json
+import shutil
+from contextlib import closing
 
 import numpy as np
 import pytest
-from search_samples import ColourEncoder, colours_of, save_pictures
+from fastapi.testclient import TestClient
+from search_samples import ColourEncoder, colours_of, save_pictures, toy_model
 from test_cli import command
 
+from avow.api import create_app
+from avow.assembly.identity import search_fingerprint
 from avow.core.errors import BadData
-from avow.retrieval import encoder as encoders
 from avow.retrieval import search as searching
 from avow.retrieval.answer import in_words
 from avow.retrieval.calibrate import FEWEST, calibrate
+from avow.retrieval.encoders import opening
+from avow.retrieval.encoders.run import ModelEncoder
 from avow.retrieval.indexing import index_folders
-from avow.retrieval.known import read_known
+from avow.retrieval.labelled_queries import read_known, scored
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
+from avow.retrieval.store.catalogue import changing, open_catalogue
+from avow.trust.fitting import fit_policy
 
 __all__ = ["command"]  # the fixture
 PICTURES = 200  # two of every pair of colours
@@ -103,6 +111,17 @@ def test_a_bad_line_is_named(place, tmp_path, name, content):
     (tmp_path / name).write_text(content)
     with pytest.raises(BadData, match=r"Line [12] of .* has no query or no file"):
         read_known(open_at(place).library, tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [("a" * 20_000, "has 20000 characters"), ("red \ud800", "half of a character")],
+)
+def test_a_query_that_is_none_is_named_by_its_line(place, tmp_path, query, words):
+    lines = [{"query": "red", "file": "red-000.png"}, {"query": query, "file": "x.png"}]
+    (tmp_path / "p.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    with pytest.raises(BadData, match=rf"The query on line 2 of .* {words}"):
+        read_known(open_at(place).library, tmp_path / "p.jsonl")
 
 
 def test_pairs_that_are_not_there(place, tmp_path):
@@ -200,6 +219,16 @@ def test_a_stricter_risk_answers_less(place, calibrated):
     assert counts[0] > counts[1]
 
 
+def test_a_risk_next_to_nothing_is_not_answered(place, calibrated):
+    """The smallest numbers of floating point, over the server as over Python."""
+    retriever = open_at(place)
+    with TestClient(create_app(retriever), base_url="http://127.0.0.1") as client:
+        for risk in ("1e-320", "5e-324"):
+            found = client.get("/api/search", params={"text": "red", "k": 3, "risk": risk})
+            assert found.status_code == 200
+            assert found.json()["verdict"] in ("check", "nothing_found")
+
+
 def test_the_most_probable_comes_first(place, calibrated):
     """Each probability goes with the picture it was stated of."""
     retriever = open_at(place)
@@ -284,8 +313,9 @@ def test_doubts_are_told():
 @pytest.fixture
 def colours(monkeypatch):
     """The model of these indexes can be opened by name."""
-    for module in (searching, encoders):
-        monkeypatch.setattr(module, "open_encoder", lambda *_: ColourEncoder(slips=SLIPS))
+    for name in ("open_encoder", "open_recorded"):
+        for module in (searching, opening):
+            monkeypatch.setattr(module, name, lambda *_, **__: ColourEncoder(slips=SLIPS))
 
 
 def test_calibrate_on_the_command_line(command, colours, place, calibrated):
@@ -321,6 +351,26 @@ def test_a_judged_search_on_the_command_line(command, colours, place, calibrated
     assert lines[1].split() == ["P(relevant)", "similarity", "path"] and " %" in lines[2]
 
 
+def test_a_risk_next_to_nothing_on_the_command_line(command, colours, place, calibrated):
+    asked = ("search", CLEAR, "--risk", "1e-320", "--index", place / "index")
+    code, out, said = command(*asked)
+    assert code in (0, 3) and "Traceback" not in said and not out.startswith("Answer")
+
+
+def test_feedback_that_holds_no_query_does_not_end_a_calibration(
+    command, colours, place, calibrated
+):
+    with closing(open_catalogue(place / "index")) as link, changing(link):
+        link.execute(
+            "INSERT INTO feedback (query, item, good, happened) VALUES (?, 1, 1, 0)",
+            [r'{"text": "\ud800"}'],
+        )
+    arguments = ("calibrate", place / "pairs.csv", "--index", place / "index")
+    code, out, _ = command(*arguments)
+    assert code == 0 and "1 row of feedback held no usable query: left out" in out
+    assert json.loads(command(*arguments, "--json")[1])["feedback_passed_over"] == 1
+
+
 def test_near_misses_on_the_command_line(command, colours, place, calibrated):
     asked = ("search", CLEAR, "--where", 'not name~"red*"')
     code, out, _ = command(*asked, "--index", place / "index")
@@ -330,3 +380,43 @@ def test_near_misses_on_the_command_line(command, colours, place, calibrated):
     code, out, _ = command(*asked, "--index", place / "index", "--json")
     found = json.loads(out)
     assert code == 3 and found["hits"] == [] and len(found["near_misses"]) == 10
+
+
+# --- policies of elsewhere ------------------------------------------------------------------
+
+
+def test_a_search_loads_what_avow_trust_writes(place, tmp_path):
+    """A policy of `fit`, for the annotated match: the same class, the same file."""
+    shutil.copytree(place / "index", tmp_path / "index")
+    shutil.copytree(place / "pictures", tmp_path / "pictures")
+    retriever = open_at(tmp_path)
+    queries = scored(
+        retriever.library, retriever.encoder, read_known(retriever.library, place / "pairs.csv")
+    ).scored
+    for model, verdicts in (
+        (retriever.encoder.fingerprint, {"answer", "check"}),
+        ("another", {"unjudged"}),
+    ):
+        policy = fit_policy(
+            queries.similarity,
+            queries.match,
+            bank=queries.background,
+            model=model,
+            tau=queries.tau,
+            risk=0.4,
+            among=10,
+            sizes=(50, 100),
+        )
+        retriever.model_folder.mkdir(parents=True, exist_ok=True)
+        policy.save(retriever.model_folder / "trust-text.json")
+        result = open_at(tmp_path).search(CLEAR)
+        assert result.verdict in verdicts
+        if model != "another":
+            chances = [hit.p_relevant for hit in result.hits]
+            assert None not in chances and chances[0] > 0.3
+            assert result.trust is not None and result.trust > chances[0]
+
+
+def test_an_encoder_is_known_by_the_name_that_a_study_writes():
+    model = toy_model()
+    assert ModelEncoder(model, "toy").fingerprint == search_fingerprint(model)

@@ -12,7 +12,7 @@ from avow.assembly.model import Model
 from avow.assembly.recipe import Recipe
 from avow.core.errors import BadData, BadFeatures, NoRoom, WrongCheckpoint
 from avow.core.opinion import Opinion
-from avow.data._vocabulary import Vocabulary
+from avow.data.vocabulary import Vocabulary
 
 CAPTIONS = ["a red dog runs"] * 4 + ["two cats sit on a mat"] * 4
 
@@ -171,6 +171,7 @@ def test_a_missing_file_is_named(saved):
 
 
 def test_a_cut_index_is_named(saved):
+    (saved / "checksums.json").unlink()
     index = saved / "weights.json"
     index.write_text(index.read_text()[:50])
     with pytest.raises(WrongCheckpoint) as caught:
@@ -182,6 +183,7 @@ def test_a_cut_index_is_named(saved):
 
 
 def test_weights_of_another_method_are_refused(saved):
+    (saved / "checksums.json").unlink()
     path = saved / "avow.json"
     about = json.loads(path.read_text())
     about["recipe"]["method"]["dim"] = 16
@@ -197,6 +199,7 @@ def test_weights_of_another_method_are_refused(saved):
 
 
 def test_another_format_is_refused(saved):
+    (saved / "checksums.json").unlink()
     path = saved / "avow.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 9, "avow": "7.0"}))
     with pytest.raises(WrongCheckpoint) as caught:

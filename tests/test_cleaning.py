@@ -14,10 +14,10 @@ import avow.training.loop as loop
 from avow.assembly.recipe import Recipe
 from avow.core.contracts import SiftingLoss
 from avow.core.errors import BadRecipe, WrongCheckpoint
-from avow.data._noise import draw_noise
+from avow.data.noise import draw_noise
 from avow.training.batches import Batches
-from avow.training.cleaning import Sifted, sift
-from avow.training.course import enrol, open_data
+from avow.training.setup import enrol, open_data
+from avow.training.sifting import Sifted, sift
 
 LOSSES = {
     "decl": {"warm_up": 1},

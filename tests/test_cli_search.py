@@ -9,7 +9,7 @@ from search_samples import save_pictures, save_toy
 from test_cli import command
 
 import avow
-from avow.retrieval.encoder import open_encoder
+from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
 
 __all__ = ["command"]  # the fixture

@@ -15,10 +15,11 @@ import serving
 
 import avow.cli
 from avow.core.errors import CannotServe
-from avow.retrieval.catalogue import open_catalogue
+from avow.retrieval.store.catalogue import open_catalogue
 
 ROOT = Path(__file__).parent.parent
 face = sys.modules["avow.cli.serve"]
+LONG = 600.0  # seconds: it only ends a test that would hang
 
 
 @pytest.fixture
@@ -118,12 +119,12 @@ def test_it_serves_until_it_is_ended(tmp_path_factory):
             told = process.stdout.readline()
             found = re.fullmatch(r"Avow is at (http://127\.0\.0\.1:\d+/)\?token=sesame\n", told)
             assert found, told
-            with urllib.request.urlopen(found[1] + "api/health", timeout=20) as answer:
+            with urllib.request.urlopen(found[1] + "api/health", timeout=LONG) as answer:
                 assert answer.status == 200
             with pytest.raises(urllib.error.HTTPError, match="401"):
-                urllib.request.urlopen(found[1] + "api/index", timeout=20)
+                urllib.request.urlopen(found[1] + "api/index", timeout=LONG)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=LONG)
         finally:
             process.kill()
     assert (process.returncode, err) == (0, "")

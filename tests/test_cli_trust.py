@@ -6,7 +6,9 @@ import pytest
 from samples import small_recipe, write_precomp
 from test_cli import as_toml, command  # noqa: F401  (a fixture)
 
-from avow.trust.judge import Trust
+from avow.assembly.identity import search_fingerprint
+from avow.assembly.model import Model
+from avow.trust.policy import Policy
 
 pytestmark = pytest.mark.slow
 
@@ -32,8 +34,11 @@ def test_the_study_of_a_run(command, run):  # noqa: F811
     assert study["directions"]["text"]["corruption"]["kinds"]["words"][2]["ratio"] == 0.6
     folder = run / "trust"
     assert (folder / "index.html").is_file() and (folder / "study.json").is_file()
-    trust = Trust.load(folder / "trust-run-text.json")
-    assert trust.conditions.style == "caption" and trust.conditions.model
+    policy = Policy.load(folder / "trust-run-text.json")
+    assert (policy.event, policy.conditions.style) == ("right", "caption")
+    assert policy.conditions.model == search_fingerprint(Model.from_pretrained(run, "cpu"))
+    assert policy.held is not None and policy.promised(0.5).queries > 0
+    assert json.loads((folder / "bank.json").read_text())["texts"]
 
     written = (folder / "study.json").stat().st_mtime_ns
     kept = list(folder.glob("study-*.json"))

@@ -11,9 +11,10 @@ from search_samples import PROCESSOR, picture, save_toy, save_two_towers, toy_mo
 import avow
 from avow.assembly.model import Model
 from avow.core.errors import AvowError, BadFeatures, BadRecipe, WrongCheckpoint
-from avow.retrieval import bank
-from avow.retrieval.encoder import ModelEncoder, open_encoder
-from avow.retrieval.hub import HubEncoder
+from avow.retrieval.encoders import bank
+from avow.retrieval.encoders.hub import HubEncoder
+from avow.retrieval.encoders.opening import open_encoder
+from avow.retrieval.encoders.run import ModelEncoder
 
 TEXTS = ["a red dog", "two green cats sit", "the sea"]
 
@@ -76,6 +77,7 @@ def test_vectors_of_reference_queries_may_come_with_the_model(tmp_path, monkeypa
     assert not (tmp_path / "home" / "banks").exists()
 
     (place / "bank.json").write_text('{"texts": ["a dog", "a fox"]}')
+    (place / "checksums.json").unlink()
     other = open_encoder(str(place))
     assert other.packed_bank() is None  # of other queries
     assert np.array_equal(bank.encoded(other), other.encode_texts(other.bank))

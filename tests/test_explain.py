@@ -8,7 +8,7 @@ from search_samples import picture, save_toy, save_two_towers
 
 from avow.core.contracts import Regions
 from avow.core.errors import BadData
-from avow.retrieval.encoder import open_encoder
+from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.explain import BLOCKS, cell_weights, explain, heat_map, word_weights
 
 TEXT = "a red dog runs"

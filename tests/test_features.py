@@ -19,15 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from avow.assembly.features import cell_boxes, default_folder, extract, pooled
+from avow.assembly.features import Extraction, cell_boxes, default_folder, extract, pooled
 from avow.assembly.recipe import Recipe
 from avow.assembly.stores import open_store
 from avow.core.contracts import Backbone, PairedDataset, Split
 from avow.core.errors import BadData, BadFeatures, BadRecipe, NoRoom, UnknownName
+from avow.core.files import new_file
 from avow.core.places import avow_home
-from avow.data._coarse import coarser
-from avow.data._features import FeatureRows, FeatureStore, NpyRows
-from avow.data._shards import ShardWriter
+from avow.data.coarse import coarser
+from avow.data.features import FeatureRows, FeatureStore, NpyRows
+from avow.data.shards import ShardWriter
 
 
 class Colours(Backbone):
@@ -72,8 +73,12 @@ def dataset_of(files, name="crops", **others):
 
 
 def make(dataset, out, backbone=None, **chosen):
-    quiet = {"grid": 2, "batch": 2, "shard": 4, "workers": 2, "progress": False}
-    return extract(dataset, backbone or Colours(), out, **{**quiet, **chosen})
+    splits, small = (
+        chosen.pop("splits", None),
+        {"grid": 2, "batch": 2, "shard": 4, "workers": 2},
+    )
+    how = Extraction(**{**small, **chosen})
+    return extract(dataset, backbone or Colours(), out, how, splits=splits, progress=False)
 
 
 def content(folder):
@@ -129,6 +134,30 @@ def test_real_backbone_gives_the_same_alone_and_stored(photographs, tmp_path):
     stored = store.split("train").rows(np.array([2]))[0]
     np.testing.assert_allclose(stored, expected, rtol=0.01, atol=0.01)
     assert store.boxes.shape == (9, 4)
+
+
+@pytest.mark.slow
+def test_a_processor_takes_the_fast_path_of_indexing(photographs, tmp_path, monkeypatch):
+    """Exported once; the features are those of torch to the rounding of float16."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from avow.backbones import efficientnet_lite0
+    from avow.blocks import onnx_export
+
+    monkeypatch.setenv("AVOW_HOME", str(tmp_path / "home"))
+    backbone = efficientnet_lite0.build(64)
+    before = dict(backbone.identity)
+    store = make(dataset_of(photographs[:3]), tmp_path / "out", backbone, grid=2)
+    assert [one.suffix for one in (tmp_path / "home" / "backbones").iterdir()] == [".onnx"]
+    monkeypatch.setattr(onnx_export, "_PACKAGES", ("no_such_package",))
+    plain = make(
+        dataset_of(photographs[:3]), tmp_path / "plain", efficientnet_lite0.build(64), grid=2
+    )
+    one, other = (each.split("train").rows(np.arange(3)) for each in (store, plain))
+    np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)
+    assert backbone.identity == before, "either way makes features of the same identity"
+    resumed = make(dataset_of(photographs[:3]), tmp_path / "out", backbone, grid=2)
+    assert resumed.folder == store.folder
 
 
 def test_more_splits_can_follow(photographs, tmp_path):
@@ -197,12 +226,12 @@ def test_broken_photographs_are_skipped_and_listed(photographs, tmp_path):
     assert rows.ids == tuple(file.name for file in photographs[:5])
     assert rows.rows_of(["cut", "00.jpg", "04.jpg", "gone"]).tolist() == [-1, 0, 4, -1]
     reasons = {one["id"]: one["reason"] for one in store.skipped}
-    assert reasons.pop("cut").startswith("cannot be decoded: ")
+    assert reasons.pop("cut").startswith("cannot be decoded (")
     assert reasons == {
         "empty": "the file is empty",
         "gone": "the file is missing",
-        "text": "not an image that can be read",
-        "bomb": "too large: more than 178956970 pixels",
+        "text": "not a picture of a known format",
+        "bomb": "cannot be decoded (the file ends in row 0)",
     }
     assert {one["split"] for one in store.skipped} == {"train"}
     clean = make(dataset_of(photographs[:5]), tmp_path / "clean").split("train")
@@ -210,15 +239,19 @@ def test_broken_photographs_are_skipped_and_listed(photographs, tmp_path):
     np.testing.assert_array_equal(rows.rows(every), clean.rows(every))
 
 
-def test_large_photograph_is_skipped_before_it_is_decoded(photographs, tmp_path):
-    large = tmp_path / "large.png"
-    Image.new("1", (10_000, 9_000)).save(large)
-    store = make(dataset_of([*photographs[:2], large]), tmp_path / "out")
+def test_a_large_photograph_is_read_in_part_where_its_format_allows(photographs, tmp_path):
+    large, whole = tmp_path / "large.png", tmp_path / "large.gif"
+    Image.new("1", (10_000, 9_000), 1).save(large)
+    Image.new("1", (10_000, 9_000), 1).save(whole)
+    store = make(dataset_of([*photographs[:2], large, whole]), tmp_path / "out")
+    assert store.split("train").ids[-1] == "large.png"
+    np.testing.assert_allclose(store.split("train").rows(np.array([2])), 1)
     assert store.skipped == [
         {
-            "id": "large.png",
+            "id": "large.gif",
             "split": "train",
-            "reason": "too large: more than 89478485 pixels",
+            "reason": "a GIF of 90000000 pixels; this format cannot be read in part; "
+            "89478485 at most",
         }
     ]
 
@@ -395,19 +428,20 @@ def test_full_disk_keeps_what_was_written(small_disk):
 
 
 def test_extraction_continues_after_the_disk_was_full(photographs, tmp_path, monkeypatch):
-    from avow.data import _shards
+    from avow.data import shards
 
-    real = _shards._write_npy
+    real = shards.save_array
     written = []
 
-    def full_at_the_second(stream, array):
+    def full_at_the_second(file, array):
         written.append(array)
         if len(written) == 2:
-            stream.write(b"half")
-            raise OSError(28, "No space left on device")
-        real(stream, array)
+            with new_file(file) as fresh:
+                fresh.write_bytes(b"half")
+                raise OSError(28, "No space left on device")
+        real(file, array)
 
-    monkeypatch.setattr(_shards, "_write_npy", full_at_the_second)
+    monkeypatch.setattr(shards, "save_array", full_at_the_second)
     out = tmp_path / "out"
     with pytest.raises(NoRoom) as caught:
         make(dataset_of(photographs), out)
@@ -415,7 +449,7 @@ def test_extraction_continues_after_the_disk_was_full(photographs, tmp_path, mon
         f"The disk is full while writing {str(out / 'train-00001.npy')!r}. Everything "
         "written before is kept. Free 1 MB and run the same command again to continue."
     )
-    assert not list(out.glob("*.partial"))
+    assert not list(out.glob(".*"))
     make(dataset_of(photographs), out)
     assert content(out) == content(make(dataset_of(photographs), tmp_path / "w").folder)
 
@@ -585,7 +619,51 @@ def test_features_narrower_than_the_manifest_says(store):
     )
 
 
+def without_checksums(store: FeatureStore) -> None:
+    """Make the features look as earlier versions wrote them."""
+    manifest = store.folder / "manifest.json"
+    manifest.write_text(json.dumps(store.manifest))
+
+
+def test_features_without_checksums_are_the_same_features(store):
+    without_checksums(store)
+    opened = FeatureStore.open(store.folder)
+    assert opened.fingerprint == store.fingerprint
+    index = np.arange(11)
+    np.testing.assert_array_equal(
+        opened.split("train").rows(index), store.split("train").rows(index)
+    )
+
+
+@pytest.mark.parametrize("place", [8, 60, 128, -1])
+def test_a_changed_byte_of_a_shard_is_noticed_when_it_is_read(store, place):
+    """In the magic number and header, in the first and in the last row."""
+    shard = store.folder / "train-00001.npy"
+    data = bytearray(shard.read_bytes())
+    data[place] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(BadFeatures) as caught:
+        FeatureStore.open(store.folder).split("train").rows(np.arange(11))
+    assert str(caught.value).endswith(
+        "Delete that file and run the same `avow features` again."
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["train-00001.npy", "train-00001.json", "train-ids.json", "boxes.npy"]
+)
+def test_deleting_the_damaged_file_and_running_again_mends_the_features(
+    photographs, tmp_path, name
+):
+    whole = make(dataset_of(photographs), tmp_path / "out").folder
+    before = content(whole)
+    (whole / name).unlink()
+    make(dataset_of(photographs), whole)
+    assert content(whole) == before
+
+
 def test_rows_that_are_not_listed(store):
+    without_checksums(store)
     (store.folder / "train-ids.json").write_text('["one"]')
     with pytest.raises(BadFeatures) as caught:
         FeatureStore.open(store.folder)
@@ -616,6 +694,7 @@ def test_split_that_was_not_extracted(store):
 
 def test_values_that_are_not_finite(store):
     store.check_finite()
+    without_checksums(store)
     shard = store.folder / "train-00001.npy"
     poisoned = np.load(shard)
     poisoned[2, 1, 0] = np.nan

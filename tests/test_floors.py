@@ -8,16 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).parent.parent / "avow"
 FLOORS = [
     ["core"],
     ["blocks"],
-    ["methods", "losses", "data", "backbones", "metrics", "uncertainty", "indexes"],
+    ["methods", "losses", "data", "backbones", "metrics", "uncertainty", "indexes", "trust"],
     ["assembly"],
-    ["training", "trust"],
-    ["retrieval"],
+    ["training", "reports"],
+    ["retrieval", "study", "audit"],
     ["api", "web"],
     ["cli"],
 ]
@@ -46,28 +44,69 @@ def relative(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*/**/*.py")), ids=relative)
-def test_imports_only_go_down(path):
-    part = path.relative_to(PACKAGE).parts[0]
-    assert part in FLOOR_OF, f"{part!r} stands on no floor. Add it to FLOORS."
-    for other in imported_parts(path.read_text("utf-8")) - {part}:
-        assert other in FLOOR_OF, f"{part} imports {other!r}, which is on no floor"
-        assert FLOOR_OF[other] < FLOOR_OF[part], f"{part} must not import {other}"
+def modules(pattern: str) -> list[tuple[Path, str]]:
+    """Files of the package with their sources."""
+    return [(path, path.read_text("utf-8")) for path in sorted(PACKAGE.glob(pattern))]
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.glob("**/*.py")), ids=relative)
-def test_imports_are_absolute(path):
-    names = imported_names(path.read_text("utf-8"))
-    assert not [name for name in names if name.startswith(".")]
+def wrong_imports(part: str, source: str) -> list[str]:
+    """What a file of `part` imports from its own floor or from above."""
+    others = sorted(imported_parts(source) - {part})
+    return [other for other in others if FLOOR_OF.get(other, len(FLOORS)) >= FLOOR_OF[part]]
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.glob("*.py")), ids=relative)
-def test_the_front_door_only_opens_the_house(path):
+def borrowed(path: Path, source: str) -> list[str]:
+    """Modules and names with a leading underscore that belong to another folder."""
+    home = ["avow", *path.relative_to(PACKAGE).parts[:-1]]
+    found = []
+    for name in imported_names(source):
+        parts = name.split(".")
+        private = [place for place, part in enumerate(parts) if part.startswith("_")]
+        dunder = [place for place in private if parts[place].startswith("__")]
+        if parts[0] == "avow" and private != dunder and parts[: private[0]] != home:
+            inside = (PACKAGE.parent / Path(*parts[: private[0]])).with_suffix(".py")
+            if inside != path:
+                found.append(name)
+    return found
+
+
+def test_imports_only_go_down():
+    files = modules("*/**/*.py")
+    parts = {path.relative_to(PACKAGE).parts[0] for path, _ in files}
+    assert parts - FLOOR_OF.keys() == set(), "these folders stand on no floor: add them"
+    found = {
+        relative(path): wrong_imports(path.relative_to(PACKAGE).parts[0], source)
+        for path, source in files
+    }
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
+
+
+def test_a_wrong_import_would_be_found():
+    assert wrong_imports("core", "def f():\n    from avow.trust import policy") == ["trust"]
+    assert wrong_imports("trust", "from avow.core import files\nimport avow.indexes") == [
+        "indexes"
+    ]
+
+
+def test_private_modules_stay_in_their_folder():
+    found = {relative(path): borrowed(path, source) for path, source in modules("**/*.py")}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_imports_are_absolute():
+    found = {
+        relative(path): [name for name in imported_names(source) if name.startswith(".")]
+        for path, source in modules("**/*.py")
+    }
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_the_front_door_only_opens_the_house():
     """A module beside the floors names what is in them; it does nothing of its own."""
-    standard = sys.stdlib_module_names
-    for name in imported_names(path.read_text("utf-8")):
-        root = name.partition(".")[0]
-        assert root == "avow" or root in standard, f"{path.name} imports {name}"
+    allowed = sys.stdlib_module_names | {"avow"}
+    for path, source in modules("*.py"):
+        roots = {name.partition(".")[0] for name in imported_names(source)}
+        assert roots - allowed == set(), f"{path.name} imports {roots - allowed}"
 
 
 def test_import_is_light():

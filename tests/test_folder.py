@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from avow.core import folder
-from avow.core.errors import BadRecipe, UnknownName
+from avow.core.errors import AvowError, BadRecipe, CodeNotAllowed, UnknownName
 
 HAMMER = '''"""A hammer."""
 
@@ -104,7 +104,33 @@ def test_unknown_setting_of_a_part_without_settings(tools):
 
 def test_a_dotted_name_reaches_outside(tools):
     name = "avowtest_elsewhere.mallet"
-    assert folder.build(tools, name, handle="oak") == (1.0, "oak")
+    made = folder.make(tools, name, {"handle": "oak"}, allow_code=True)
+    assert made == (1.0, "oak")
+    assert folder.make(tools, name, {}, allow_code=[name]) == (1.0, "ash")
+
+
+def test_a_dotted_name_is_not_imported_unless_it_is_allowed(tools):
+    name = "avowtest_elsewhere.mallet"
+    for allowed in (False, [], ["avowtest_elsewhere.other"]):
+        with pytest.raises(CodeNotAllowed, match=r"'avowtest_elsewhere\.mallet'.*--allow-code"):
+            folder.make(tools, name, {}, allow_code=allowed)
+    assert "avowtest_elsewhere" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", ".", "..", ".hammer", "hammer.", "avowtest_tools..hammer", "../hammer"),
+        *("a/b.c", "hammer.py:x", "os.system('x')", "avowtest_elsewhere.mallet\n", "\ud800"),
+        *("a.b" * 100, "e\u0301.b"),
+    ],
+)
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_name_that_is_no_name_is_refused_in_words(tools, name, allowed):
+    before = set(sys.modules)
+    with pytest.raises(AvowError, match=r"Expected|There are"):
+        folder.make(tools, name, {}, allow_code=allowed)
+    assert set(sys.modules) == before
 
 
 @pytest.mark.parametrize(
@@ -117,7 +143,7 @@ def test_a_dotted_name_reaches_outside(tools):
 )
 def test_a_dotted_name_that_cannot_be_imported(tools, name, missing):
     with pytest.raises(BadRecipe) as caught:
-        folder.build(tools, name)
+        folder.make(tools, name, {}, allow_code=True)
     assert str(caught.value) == (
         f"The module {name!r} cannot be imported (No module named {missing!r}). "
         "A dotted name is a Python module with a `build` function; install it or "

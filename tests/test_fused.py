@@ -17,7 +17,7 @@ from plain_sgraf import plain_scores
 from samples import SIZES, regions, tokens
 
 from avow.assembly import scores
-from avow.blocks import fused, pooling, ranked
+from avow.blocks import fused, pooling, rank_pooling
 from avow.methods import saf, sgr
 
 
@@ -136,7 +136,7 @@ def test_what_float16_cannot_hold_is_scored_again_in_float32(monkeypatch):
 
 def ranked_kernels(monkeypatch):
     """Pooling by rank on the processor; its columns are few, so that there are tiles."""
-    monkeypatch.setattr(ranked, "_is_possible", lambda parts: True)
+    monkeypatch.setattr(rank_pooling, "_is_possible", lambda parts: True)
     for name in ("rank", "rank_back"):
         monkeypatch.setitem(fused.CHOICES, name, fused.CHOICES[name] | {"COLUMNS": 16})
 

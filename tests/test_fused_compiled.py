@@ -17,7 +17,7 @@ import pytest
 import torch
 from samples import regions, tokens
 
-from avow.blocks import fused, ranked
+from avow.blocks import fused, rank_pooling
 from avow.blocks.pooling import LearntPool
 from avow.methods import saf, sgr
 
@@ -95,7 +95,7 @@ def test_what_is_launched_compiles_and_spills_nothing(compiled, build):
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_pooling_compiles_and_spills_nothing(compiled, monkeypatch, kind):
     done, ptxas, folder = compiled
-    monkeypatch.setattr(ranked, "_is_possible", lambda parts: True)
+    monkeypatch.setattr(rank_pooling, "_is_possible", lambda parts: True)
     pool = LearntPool()
     for count in (1, 12, 36, 128):
         parts = torch.randn(2, count, 1024, dtype=kind, requires_grad=True)

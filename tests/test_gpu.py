@@ -13,7 +13,7 @@ from avow import losses, methods
 from avow.assembly import scores
 from avow.assembly.recipe import Training
 from avow.assembly.scores import similarity
-from avow.blocks import fused, ranked
+from avow.blocks import fused, rank_pooling
 from avow.blocks.pooling import LearntPool
 from avow.core import folder
 from avow.core.contracts import Lesson, Regions, Tokens
@@ -225,7 +225,7 @@ def test_pooling_by_rank_is_pooling_of_sorted_parts(kind, near, monkeypatch):
     monkeypatch.setattr(fused, "ran", set())
     found = _pooled(pool, parts, present)
     assert fused.ran == {"rank", "rank_back"} and not fused._failure
-    monkeypatch.setattr(ranked, "_is_possible", lambda parts: False)
+    monkeypatch.setattr(rank_pooling, "_is_possible", lambda parts: False)
     for one, other in zip(found, _pooled(pool, parts, present), strict=True):
         assert (one - other).abs().max() <= near * other.abs().max()
 

@@ -19,13 +19,13 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import BertConfig, BertModel
 
-from avow.assembly.importing import _checkpoint
-from avow.assembly.importing._translated import Translated
+from avow.assembly import published_checkpoint
 from avow.assembly.model import Model
 from avow.assembly.published import fit, import_checkpoint, translate
+from avow.assembly.translated import Translated
 from avow.core.contracts import Tokens
 from avow.core.errors import UnknownName, WrongCheckpoint
-from avow.data._vocabulary import MARKS
+from avow.data.vocabulary import MARKS
 
 __all__ = ["command", "tiny_bert"]  # the fixtures
 WORDS = [*MARKS, "a", "red", "dog", "runs", "two", "cats"]
@@ -252,12 +252,12 @@ def test_numpy_numbers_are_numbers_and_nothing_else(tmp_path):
     kinds = [np.float32(0.5), np.float64(-2.5), np.int64(-7), np.int32(9), np.bool_(True)]
     options = {f"option{number}": value for number, value in enumerate(kinds)}
     file = write(tmp_path / "a.tar", [{"w": torch.ones(1)}], **options)
-    found = _checkpoint.read_checkpoint(file)
+    found = published_checkpoint.read_checkpoint(file)
     assert [found.options[name] for name in options] == [0.5, -2.5, -7, 9, True]
     assert {type(found.options[name]) for name in options} == {float, int, bool}
     for wrong in (np.complex64(1), np.datetime64(3, "D"), np.ones(2)):
         file = write(tmp_path / "b.tar", [{"w": torch.ones(1)}], wrong=wrong)
-        assert "holds a 'numpy" in refused(_checkpoint.read_checkpoint, file)
+        assert "holds a 'numpy" in refused(published_checkpoint.read_checkpoint, file)
 
 
 def test_unknown_and_missing_tensors_are_named(tmp_path, vocabulary):
@@ -296,18 +296,18 @@ def test_a_file_cannot_ask_for_more_memory_than_it_has_weights():
 def test_large_files_and_stretched_tensors_are_refused(tmp_path, monkeypatch):
     stretched = torch.zeros(1).expand(10**10)
     file = write(tmp_path / "a.tar", [{"w": stretched}])
-    assert refused(_checkpoint.read_checkpoint, file) == (
+    assert refused(published_checkpoint.read_checkpoint, file) == (
         f"The checkpoint '{file}' takes 37.3 GB. Expected at most 4 GB. Save it again "
         "without what is no network."
     )
-    monkeypatch.setattr(_checkpoint, "LARGEST", 10**6)
+    monkeypatch.setattr(published_checkpoint, "LARGEST", 10**6)
     write(file, [{"w": torch.zeros(10**6)}])
     packed = tmp_path / "b.tar"
     with zipfile.ZipFile(file) as old, zipfile.ZipFile(packed, "w") as new:
         for entry in old.infolist():
             new.writestr(entry.filename, old.read(entry), zipfile.ZIP_DEFLATED)
     assert packed.stat().st_size < 10**5
-    assert "takes 0.0 GB" in refused(_checkpoint.read_checkpoint, packed)
+    assert "takes 0.0 GB" in refused(published_checkpoint.read_checkpoint, packed)
 
 
 @pytest.mark.parametrize(
@@ -329,8 +329,44 @@ def test_large_files_and_stretched_tensors_are_refused(tmp_path, monkeypatch):
 def test_what_is_no_checkpoint_is_told_why(tmp_path, content, why):
     file = tmp_path / "a.tar"
     torch.save(content, file)
-    assert refused(_checkpoint.read_checkpoint, file) == (
+    assert refused(published_checkpoint.read_checkpoint, file) == (
         f"The file '{file}' is no checkpoint that can be imported: {why}. Expected a "
+        "dictionary with the states of networks and their options, saved by torch. Download "
+        "it again, or name another file."
+    )
+
+
+def ten_times_ten_times() -> list:
+    """Forty lists of ten times the next one: a few hundred bytes, 10^40 entries."""
+    nested: list = [torch.ones(1)]
+    for _ in range(40):
+        nested = [nested] * 10
+    return nested
+
+
+def itself() -> list:
+    nested: list = [torch.ones(1)]
+    nested.append(nested)
+    return nested
+
+
+@pytest.mark.parametrize("place", ["model", "opt"])
+@pytest.mark.parametrize(
+    ("nested", "why"),
+    [
+        (ten_times_ten_times, "it has more than 1,000,000 entries"),
+        (itself, "its lists are nested more than 20 deep"),
+    ],
+)
+def test_lists_inside_lists_take_neither_forever_nor_the_stack(tmp_path, nested, why, place):
+    content: dict = {"model": {"weight": torch.ones(1)}, "opt": {"dim": 4}}
+    content[place] = {**content[place], "nested": nested()}
+    path = tmp_path / "nested.pth.tar"
+    torch.save(content, path)
+    with pytest.raises(WrongCheckpoint) as caught:
+        published_checkpoint.read_checkpoint(path)
+    assert str(caught.value) == (
+        f"The file {str(path)!r} is no checkpoint that can be imported: {why}. Expected a "
         "dictionary with the states of networks and their options, saved by torch. Download "
         "it again, or name another file."
     )
@@ -342,9 +378,9 @@ def test_broken_files_end_in_a_sentence(tmp_path):
     for broken in (b"", b"hello", whole[: len(whole) // 2], b"\x80\x02" + whole):
         file.write_bytes(broken)
         assert "is no checkpoint that can be imported" in refused(
-            _checkpoint.read_checkpoint, file
+            published_checkpoint.read_checkpoint, file
         )
-    assert refused(_checkpoint.read_checkpoint, tmp_path / "none") == (
+    assert refused(published_checkpoint.read_checkpoint, tmp_path / "none") == (
         f"There is no checkpoint '{tmp_path / 'none'}'. Expected a file saved by a published "
         "system, such as model_best.pth.tar. Check the path."
     )
@@ -375,5 +411,5 @@ def test_the_vocabulary_must_be_its_own(tmp_path, vocabulary):
 )
 def test_what_we_cannot_compute_is_refused(tmp_path, system, options, sentence):
     file = write(tmp_path / "a.tar", region_layers(), **options)
-    published = _checkpoint.read_checkpoint(file)
+    published = published_checkpoint.read_checkpoint(file)
     assert sentence in refused(translate, system, published)

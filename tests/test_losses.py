@@ -97,6 +97,26 @@ def test_selhn_equals_a_plain_loop(near):
     assert float(found) == pytest.approx(total / 6 / 2, rel=1e-5)
 
 
+@pytest.mark.parametrize("name", ["tcl", "hinge"])
+def test_risk_steps_repeat_the_step_on_the_risk_alone(name):
+    """Each step compares anew; what else the loss yields comes after them, once."""
+    calls = []
+    loss = folder.build(losses, name, risk_steps=3)
+    scores = [torch.eye(4) + 0.1 * view for view in range(loss.views)]
+
+    def similarities():
+        calls.append(1)
+        return scores
+
+    once = folder.build(losses, name)
+    lesson = Lesson.paired(4, epoch=2, views=loss.views)
+    single = list(once.steps(lambda: scores, lesson))
+    several = list(loss.steps(similarities, lesson))
+    assert len(calls) == len(several) == len(single) + 2
+    torch.testing.assert_close(torch.stack(several[:3]), single[0].repeat(3))
+    torch.testing.assert_close(torch.stack(several[2:]), torch.stack(single))
+
+
 def test_tcl_takes_agreement_steps_from_its_epoch_on():
     scores = torch.rand(4, 4)
     assert len(values(folder.build(losses, "tcl"), scores, epoch=0)) == 1

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 from samples import SIZES, regions, tokens
+from tiny_bert import save_bert
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from avow import methods
 from avow.assembly.scores import Blocks, compare
@@ -165,15 +166,7 @@ def tiny_bert(tmp_path_factory) -> Path:
     PreTrainedTokenizerFast(
         tokenizer_object=made, mask_token="[MASK]", pad_token="[PAD]"
     ).save_pretrained(where)
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-    )
-    torch.manual_seed(0)
-    BertModel(config, add_pooling_layer=False).save_pretrained(where)
+    save_bert(where, len(words), num_hidden_layers=2)
     return where
 
 

@@ -7,9 +7,9 @@ from PIL import Image
 
 from avow.assembly.features import pooled
 from avow.backbones import efficientnet_lite2
-from avow.blocks.names import Names, imagenet_names
+from avow.blocks.imagenet_names import Names, imagenet_names
 from avow.core.errors import BadRecipe
-from avow.data.sample import build as open_sample
+from avow.data.readers.sample import build as open_sample
 from avow.methods import tcvse
 
 

@@ -7,10 +7,10 @@ from scipy.stats import norm
 from sklearn.mixture import GaussianMixture
 
 from avow import losses
+from avow.blocks.null_comparison import chance_of_right, normal_scores
 from avow.core import folder
 from avow.core.contracts import Lesson
 from avow.losses._mixture import chance_of_higher
-from avow.losses._null import chance_of_right, normal_scores
 from avow.losses.ncr import predicted, softened
 
 

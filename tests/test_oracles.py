@@ -11,12 +11,12 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from avow.assembly.importing._checkpoint import read_checkpoint
 from avow.assembly.published import fit, translate
+from avow.assembly.published_checkpoint import read_checkpoint
 from avow.assembly.recipe import Training
 from avow.core.contracts import Lesson, Regions, Tokens
 from avow.core.opinion import Opinion, dirichlet_risk, disagreement, kl_to_uniform
-from avow.data._open import data_home
+from avow.data.opening import data_home
 from avow.losses import hinge, tcl
 from avow.metrics.recall import ranks, summarise
 from avow.training.batches import Batch
@@ -65,24 +65,32 @@ def views_of(folder: Path, name: str, system: str):
     return fit(system, translate(system, published), published.options).views
 
 
+def opinions(scores: torch.Tensor) -> dict[str, torch.Tensor]:
+    opinion = Opinion.from_similarity(scores)
+    return {
+        "evidence": opinion.log_evidence.exp(),
+        "u_i2t": opinion.uncertainty,
+        "u_t2i": Opinion.from_similarity(scores.T).uncertainty,
+    }
+
+
+def check_view(found: dict[str, torch.Tensor], out, label: str, tolerance: float):
+    for name, value in found.items():
+        close(value, out[label.format(name)], tolerance, label.format(name))
+
+
 def check_views(views, folder, out, prefix: str, tolerance: float):
     regions, text, _ = inputs(folder)
     for number, view in enumerate(views):
         view.eval()
         visual, words = view.encode_visual(regions), view.encode_text(text)
         scores = view.similarity(visual, words)
-        opinion = Opinion.from_similarity(scores)
         found = {
             "img_emb": visual.parts[:, 0],
             "cap_emb": words.parts[:, 0],
             "sims": scores,
-            "evidence": opinion.log_evidence.exp(),
-            "u_i2t": opinion.uncertainty,
-            "u_t2i": Opinion.from_similarity(scores.T).uncertainty,
         }
-        for name, value in found.items():
-            label = f"{prefix}_{name}_{number}"
-            close(value, out[label], tolerance, label)
+        check_view(found | opinions(scores), out, f"{prefix}_{{}}_{number}", tolerance)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

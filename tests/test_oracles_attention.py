@@ -12,8 +12,8 @@ from test_oracles import close, inputs, oracles, training_batch
 
 from avow import losses, methods
 from avow.assembly.importing import imram, scan
-from avow.assembly.importing._translated import Translated
 from avow.assembly.recipe import Training
+from avow.assembly.translated import Translated
 from avow.core import folder
 from avow.core.contracts import Method
 from avow.methods._partwise import Partwise

@@ -24,7 +24,7 @@ from avow.assembly.importing import vsrn as vsrn_import
 from avow.assembly.recipe import Training
 from avow.core import folder
 from avow.core.contracts import Encoded, Lesson, Method, Regions, Tokens
-from avow.data._open import data_home
+from avow.data.opening import data_home
 from avow.losses import hinge, selhn
 from avow.methods.dive import crowding, discrepancy
 from avow.training.batches import Batch

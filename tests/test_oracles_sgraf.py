@@ -8,11 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_oracles import close, inputs, learner_of, oracles, training_batch  # noqa: F401
+from test_oracles import (  # noqa: F401
+    check_view,
+    close,
+    inputs,
+    learner_of,
+    opinions,
+    oracles,
+    training_batch,
+)
 
 from avow import methods
+from avow.assembly.evaluate_runs import log_mean_evidence
 from avow.assembly.importing import sgraf
-from avow.assembly.judge import log_mean_evidence
 from avow.assembly.recipe import Training
 from avow.core import folder
 from avow.core.contracts import Encoded
@@ -126,19 +134,13 @@ def check_tcl(views, folder: Path, out: Any, prefix: str, limit: float):
     for number, view in enumerate(views):
         visual, text = encoded(view, folder)
         scores = view.similarity(visual, text)
-        opinion = Opinion.from_similarity(scores)
         found = {
             "img_emb": visual.parts[:, 1:],
             "cap_emb": text.parts[:, 1:],
             "tanh": scores,
             "sims": view.score(visual, text).sigmoid(),
-            "evidence": opinion.log_evidence.exp(),
-            "u_i2t": opinion.uncertainty,
-            "u_t2i": Opinion.from_similarity(scores.T).uncertainty,
         }
-        for name, value in found.items():
-            label = f"{prefix}_{name}_{number}"
-            close(value, out[label], limit, label)
+        check_view(found | opinions(scores), out, f"{prefix}_{{}}_{number}", limit)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -34,7 +34,7 @@ FAMILIES = (
 # last biases have no gradient, and Adam moves them by whatever a sum was rounded to; ours is
 # rounded to 0, and all scores differ by one and the same number. TCL over SGR: in the first
 # step 18 units stand within 3e-8 of the kink of a relu; the side they fall to is rounding, and
-# the four steps after it magnify that. docs/explanation/experiments.md has the figures.
+# the four steps after it magnify that. docs/notes/parity.md has the figures.
 UNDETERMINED = {"gsmn_dense_small": "after1_sims", "tcl_SGR_small": "after2_"}
 AT_MOST = 10  # times their tolerance
 

@@ -13,31 +13,31 @@ from samples import SIZES, regions, write_precomp
 from torch import nn
 
 from avow import methods, uncertainty
-from avow.assembly.batch_statistics import (
+from avow.assembly.pairs import FeaturedSplit, some
+from avow.assembly.scores import Blocks
+from avow.assembly.stochastic.batch_statistics import (
     BatchStatistics,
     DrawnStatistics,
     collect_from_split,
 )
-from avow.assembly.chance import Chance, KeptDropout, Together
-from avow.assembly.pairs import FeaturedSplit, some
-from avow.assembly.passes import Passes, Pixels
-from avow.assembly.scores import Blocks
+from avow.assembly.stochastic.chance import Chance, KeptDropout
+from avow.assembly.stochastic.passes import Drawing, Passes, Pixels
 from avow.backbones import efficientnet_lite0
 from avow.core import folder
 from avow.core.contracts import (
-    Asked,
     Backbone,
     Encoded,
     Method,
     PooledMethod,
+    QueryBatch,
     Regions,
     Tokens,
     VectorMethod,
 )
 from avow.core.errors import BadData, BadRecipe, WrongCheckpoint
-from avow.data._captions import TokenTable
-from avow.data._open import open_dataset
-from avow.data._vocabulary import Vocabulary
+from avow.data.captions import TokenTable
+from avow.data.opening import open_dataset
+from avow.data.vocabulary import Vocabulary
 from avow.uncertainty._drawn import averaged_over_features
 
 CAPTIONS = ("a red dog runs", "two cats", "the fish", "a dog sits on a mat", "blue horse")
@@ -59,7 +59,9 @@ def table() -> TokenTable:
 
 
 def passes(views: list[Method], chance: Chance | None = None, **settings) -> Passes:
-    return Passes(views, IMAGES, table(), chance or KeptDropout(views), "cpu", **settings)
+    blocks = settings.pop("blocks", None)
+    items = IMAGES, table(), chance or KeptDropout(views), "cpu"
+    return Passes(views, *items, Drawing(**settings), blocks=blocks)
 
 
 def every_token() -> Tokens:
@@ -272,7 +274,7 @@ def test_candidates_can_be_averaged_over_draws():
 
 def test_candidates_can_be_drawn_too():
     view = network(dropout_word=0.5)
-    one, two, _ = first(passes([view], draw="both"), "image")
+    one, two, _ = first(passes([view], sides="both"), "image")
     assert torch.equal(one.vectors, two.vectors)
     assert not torch.allclose(one.similarity, two.similarity)
 
@@ -284,7 +286,7 @@ def test_a_certain_network_is_refused():
     assert str(caught.value) == (
         "Nothing is left to chance where 'text' queries are encoded. Expected dropout above "
         "0 or drawn batch statistics on their way; train with method.dropout_head = 0.1, or "
-        'pass draw="both".'
+        'pass sides="both".'
     )
 
 
@@ -422,19 +424,9 @@ def test_drawn_statistics_move_the_images():
     assert torch.equal(one.vectors, again[0].vectors)
     with pytest.raises(BadRecipe):
         made.draws("text")
-    words, other, _ = first(passes([view], chance, draw="both"), "text")
+    words, other, _ = first(passes([view], chance, sides="both"), "text")
     assert torch.equal(words.vectors, other.vectors)
     assert not torch.equal(words.similarity, other.similarity)
-
-
-def test_two_chances_in_one_pass():
-    view = network(dropout_word=0.5)
-    found = BatchStatistics.collect(view, view.encode_visual, batches())
-    made = passes([view], Together([DrawnStatistics(view, found), KeptDropout([view])]))
-    with unchanged(view):
-        for query in ("image", "text"):
-            one, two, _ = first(made, query)
-            assert not torch.allclose(one.vectors, two.vectors)
 
 
 def test_statistics_are_written_and_read(tmp_path):
@@ -559,7 +551,7 @@ def test_a_real_backbone_has_statistics_to_draw():
 def test_draws_feed_the_probes():
     view = network(dropout_head=0.5)
     made = passes([view])
-    asked = Asked(plain_scores(view)[None], own=0, draws=made.draws("image"))
+    asked = QueryBatch(plain_scores(view)[None].numpy(), own=0, draws=made.draws("image"))
     probe = folder.build(uncertainty, "mc_dropout", passes=10)
     found = probe.measure(asked)
     assert set(found) == {

@@ -5,8 +5,8 @@ import torch
 
 from avow.assembly.recipe import Training
 from avow.core.contracts import Backbone
-from avow.data._captions import TokenTable
-from avow.data._vocabulary import Vocabulary
+from avow.data.captions import TokenTable
+from avow.data.vocabulary import Vocabulary
 from avow.training.pixels import PixelBatches, Telling, changed
 
 TEXTS = ["a red square", "a blue square", "red", "something green here", "red"]

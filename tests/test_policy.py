@@ -5,55 +5,53 @@ import pytest
 import torch
 
 from avow.core.background import Background
-from avow.core.contracts import Asked
+from avow.core.contracts import QueryBatch
 from avow.core.errors import WrongTrust
-from avow.trust.fit_policy import Asking, fit_policy
-from avow.trust.galleries import Scored
+from avow.trust.fitting import CalibrationQueries, fit_search_policy
+from avow.trust.gallery_sampling import ScoredQueries
 from avow.trust.policy import Policy
-from avow.trust.sight import look
+from avow.trust.top_k import summarise
 
 DIM, TAU = 24, 0.05
 
 
-def world(
-    seed: int, pictures: int = 400, noise: float = 0.9
-) -> tuple[torch.Tensor, torch.Tensor]:
+def world(seed: int, pictures: int = 400, noise: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
     """Unit vectors of pictures, and of one text for each that says it more or less well."""
     draw = torch.Generator().manual_seed(seed)
     images = torch.nn.functional.normalize(torch.randn(pictures, DIM, generator=draw), dim=1)
     blur = noise * torch.rand(pictures, 1, generator=draw)
     texts = images + blur * torch.randn(pictures, DIM, generator=draw) / DIM**0.5 * 2
-    return images, torch.nn.functional.normalize(texts, dim=1)
+    return images.numpy(), torch.nn.functional.normalize(texts, dim=1).numpy()
 
 
-def bank() -> torch.Tensor:
+def bank() -> np.ndarray:
     return world(99)[1]
 
 
-def scored(seed: int, matched: bool = True) -> Scored:
+def scored(seed: int, matched: bool = True) -> ScoredQueries:
     images, texts = world(seed)
     usual = Background.from_scores([(bank() @ images.T)[None]], TAU)
     if not matched:
         texts = world(seed + 1000)[1]
     match = np.eye(len(images), dtype=bool) & matched
-    return Scored((texts @ images.T)[None], match, 0, TAU, "exp", usual)
+    return ScoredQueries((texts @ images.T)[None], match, 0, TAU, "exp", usual)
 
 
-def asking(seed: int, matched: bool = True) -> Asking:
-    return Asking("caption", scored(seed, matched), np.full(400, 9))
+def asking(seed: int, matched: bool = True) -> CalibrationQueries:
+    return CalibrationQueries("caption", scored(seed, matched), np.full(400, 9))
 
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
     askings = [asking(1), asking(2), asking(3, matched=False)]
-    return fit_policy(askings, model="one", style="text")
+    return fit_search_policy(askings, model="one", style="text")
 
 
-def judged(policy: Policy, one: Scored, **options):
-    sight, order = look(Asked(one.similarity, 0, TAU, "exp", one.background))
+def judged(policy: Policy, one: ScoredQueries, **options):
+    summary, order = summarise(QueryBatch(one.similarity, 0, TAU, "exp", one.background))
     words = np.full(one.match.shape[0], 9)
-    ruling = policy.judge(sight, words, model="one", style="text", **options)
-    shown = np.take_along_axis(order.numpy(), ruling.order, 1)
+    ruling = policy.judge(summary, words, model="one", style="text", **options)
+    shown = np.take_along_axis(order, ruling.order, 1)
     right = np.take_along_axis(one.match, shown, 1)
     return ruling, right
 
@@ -78,7 +76,7 @@ def test_probabilities_come_true(policy):
 def test_the_most_probable_come_first(policy):
     ruling, right = judged(policy, scored(18))
     assert (np.diff(ruling.probability, axis=1) <= 0).all()
-    by_similarity = scored(18).similarity[0].argmax(1).numpy() == np.arange(400)
+    by_similarity = scored(18).similarity[0].argmax(1) == np.arange(400)
     assert right[:, 0].mean() >= by_similarity.mean()
 
 
@@ -127,21 +125,25 @@ def test_fewer_shown_are_trusted_less(policy):
 def test_a_policy_of_a_small_gallery_judges_a_larger_one():
     """Fitted where six items could be shown, used where ten can."""
 
-    def few(seed: int) -> Asking:
+    def few(seed: int) -> CalibrationQueries:
         whole = scored(seed)
         usual = whole.background
         assert usual is not None
-        chosen = torch.arange(6)
-        part = Scored(
+        chosen = np.arange(6)
+        part = ScoredQueries(
             whole.similarity[:, :, :6], whole.match[:, :6], 0, TAU, "exp", usual.of(chosen)
         )
         matched = np.arange(6)
-        return Asking("caption", part.queries(np.tile(matched, 20)), np.full(120, 9))
+        return CalibrationQueries(
+            "caption", part.queries(np.tile(matched, 20)), np.full(120, 9)
+        )
 
-    small = fit_policy([few(seed) for seed in range(1, 9)], sizes=())
+    small = fit_search_policy([few(seed) for seed in range(1, 9)], sizes=())
     assert len(small.answer) < 10
-    sight, _ = look(Asked(scored(19).similarity, 0, TAU, "exp", scored(19).background))
-    ruling = small.judge(sight, np.full(400, 9), risk=0.5)
+    summary, _ = summarise(
+        QueryBatch(scored(19).similarity, 0, TAU, "exp", scored(19).background)
+    )
+    ruling = small.judge(summary, np.full(400, 9), risk=0.5)
     assert ruling.probability.shape == (400, 10) and np.isfinite(ruling.confidence).all()
 
 
@@ -156,19 +158,21 @@ def test_a_saved_policy_says_the_same(policy, tmp_path):
 
 
 def test_another_model_is_refused(policy):
-    sight, _ = look(Asked(scored(16).similarity, 0, TAU, "exp", scored(16).background))
+    summary, _ = summarise(
+        QueryBatch(scored(16).similarity, 0, TAU, "exp", scored(16).background)
+    )
     with pytest.raises(WrongTrust) as caught:
-        policy.judge(sight, np.full(400, 9), model="two")
+        policy.judge(summary, np.full(400, 9), model="two")
     assert str(caught.value) == (
         "The policy was fitted for model 'one', used for 'two'. Expected the model it was "
-        "fitted with; calibrate with `avow calibrate`."
+        "fitted with; calibrate with `avow calibrate`, or fit another with `avow.fit_policy`."
     )
 
 
 def test_a_search_without_the_bank_is_refused(policy):
-    sight, _ = look(Asked(scored(16).similarity, 0, TAU))
+    summary, _ = summarise(QueryBatch(scored(16).similarity, 0, TAU))
     with pytest.raises(WrongTrust, match="reads 47 numbers per hit and the search gives 19"):
-        policy.judge(sight, np.full(400, 9))
+        policy.judge(summary, np.full(400, 9))
 
 
 def test_a_damaged_file_is_named(tmp_path):
@@ -180,7 +184,7 @@ def test_a_damaged_file_is_named(tmp_path):
 def test_a_strange_query_is_noticed(policy):
     usual, _ = judged(policy, scored(17))
     odd = scored(17)
-    strange = Scored(odd.similarity * 0 + 0.99, odd.match, 0, TAU, "exp", odd.background)
+    strange = ScoredQueries(odd.similarity * 0 + 0.99, odd.match, 0, TAU, "exp", odd.background)
     unlike, _ = judged(policy, strange)
     assert usual.odd is not None and unlike.odd is not None
     assert np.mean([Policy.is_odd(x) for x in usual.odd]) < 0.05

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tiny_bert import save_bert
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from avow.backbones import bert, glove, minilm
@@ -32,20 +33,11 @@ def absent(monkeypatch):
 @pytest.fixture(scope="module")
 def tiny_bert(tmp_path_factory):
     """A folder as `save_pretrained` makes it, with random weights."""
-    from transformers import BertConfig, BertModel
 
     folder = tmp_path_factory.mktemp("tiny") / "bert"
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "dog", "runs"]
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        max_position_embeddings=6,
-    )
-    torch.manual_seed(0)
-    BertModel(config).save_pretrained(folder)
+    sizes = {"num_hidden_layers": 1, "intermediate_size": 8, "max_position_embeddings": 6}
+    save_bert(folder, len(words), pooling=True, **sizes)
     vocabulary = {word: number for number, word in enumerate(words)}
     tokeniser = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokeniser.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -13,8 +13,8 @@ from scipy.integrate import trapezoid
 from scipy.stats import binom, norm
 
 from avow.core.errors import BadRecipe
-from avow.trust._groups import numbered, one_of_each, running_sums
-from avow.trust.promise import (
+from avow.trust.groups import halves, numbered, one_of_each, running_sums
+from avow.trust.risk_control import (
     effective_size,
     fewest_answers,
     promise,
@@ -364,3 +364,22 @@ def test_a_share_is_between_0_and_1():
 def test_a_confidence_is_a_number():
     with pytest.raises(ValueError, match="not a number"):
         promise(np.array([0.5, np.nan]), np.zeros(2, bool), 0.5)
+
+
+@pytest.mark.parametrize("alpha", [5e-324, 1e-320, 1e-300, 1e-17])
+def test_a_risk_next_to_nothing_cannot_be_promised(alpha):
+    """log(1 - alpha) is so small there that dividing by it overflows."""
+    sure = np.linspace(0, 1, 1000)
+    made = promise(sure, np.zeros(1000, bool), alpha, starts=3)
+    assert made.threshold is None and made.answered == 0
+    assert "independent queries are the fewest" in made.reason
+
+
+@pytest.mark.parametrize("larger_first", [False, True])
+def test_halves_keep_groups_whole_and_lose_nobody(larger_first):
+    groups = np.array([7, 3, 3, 9, 7, 1, 1, 5])
+    for seed in range(5):
+        one, other = halves(groups, seed, larger_first)
+        assert sorted([*one, *other]) == list(range(8))
+        assert not set(groups[one]) & set(groups[other])
+        assert len(set(groups[one])) == (3 if larger_first else 2)

@@ -5,24 +5,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from test_cli import command  # noqa: F401  (a fixture)
 from test_cli_trust import run  # noqa: F401  (a fixture)
 from test_trust import world
 from test_trust_studies import short_split
 
 from avow.core.background import Background
-from avow.data._judgements import JudgedPairs
-from avow.data._open import open_dataset
+from avow.core.evidence import top_positions
+from avow.data.judgements import JudgedPairs
+from avow.data.opening import open_dataset
 from avow.metrics.calibration import expected_calibration_error
-from avow.trust.galleries import Scored, see
-from avow.trust.judge import Trust
-from avow.trust.people import people_study, stands_for, weighted_errors
-from avow.trust.relevance import whole_captions
-from avow.trust.relevant import judge_style, relevance_study
+from avow.study.human_hits import people_study, stands_for, weighted_errors
+from avow.study.relevance import judge_style, relevance_study
+from avow.study.short_queries import whole_captions
+from avow.trust.gallery_sampling import ScoredQueries, collect_hits
+from avow.trust.policy import Policy
 
 
-def many(queries=120, images=80, seed=0) -> Scored:
+def many(queries=120, images=80, seed=0) -> ScoredQueries:
     """Queries with several relevant images each; the score knows it with noise."""
     rng = np.random.default_rng(seed)
     match = rng.random((queries, images)) < rng.uniform(0.03, 0.3, (queries, 1))
@@ -30,8 +30,8 @@ def many(queries=120, images=80, seed=0) -> Scored:
     hubs = rng.normal(0, 0.15, images)
     scores = np.tanh(0.35 * match + hubs + 0.2 * rng.normal(size=(2, *match.shape)))
     bank = np.tanh(hubs + 0.2 * rng.normal(size=(2, 200, images)))
-    usual = Background.from_scores([torch.tensor(bank, dtype=torch.float32)], 0.05)
-    return Scored(torch.tensor(scores, dtype=torch.float32), match, 1, background=usual)
+    usual = Background.from_scores([bank.astype(np.float32)], 0.05)
+    return ScoredQueries(scores.astype(np.float32), match, 1, background=usual)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_a_row_per_style_beside_the_similarity_alone(studied):
 
 
 def test_halves_are_not_judged_by_themselves(monkeypatch):
-    import avow.trust.relevant as module
+    import avow.study.relevance as module
 
     scored, seen = many(), []
     plain = module.fit_hits
@@ -68,21 +68,21 @@ def test_halves_are_not_judged_by_themselves(monkeypatch):
 def test_the_trust_of_a_style_says_relevant(studied, tmp_path):
     _, trusts = studied
     trusts["phrase"].save(tmp_path / "trust.json")
-    read = Trust.load(tmp_path / "trust.json")
+    read = Policy.load(tmp_path / "trust.json")
     assert read.probability.event == "relevant" and read.conditions.style == "phrase"
     assert read.conditions.model == "m" and "relevant" in read.promise.event
 
 
 def test_a_style_that_cannot_be_learnt_has_a_sentence():
     few = many(queries=4, images=20)
-    none = replace(few, similarity=torch.where(torch.tensor(few.match), -1.0, few.similarity))
+    none = replace(few, similarity=np.where(few.match, np.float32(-1.0), few.similarity))
     rows, trusts = relevance_study({"phrase": none}, draws=5)
     assert "Expected some of both" in rows["phrase"]["left_out"] and not trusts
 
 
 def test_queries_with_other_matches_are_other_groups():
     match = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 0], [0, 0, 1]], bool)
-    groups = Scored(torch.zeros(1, 4, 3), match).groups
+    groups = ScoredQueries(np.zeros((1, 4, 3), np.float32), match).groups
     assert groups[0] == groups[2] and len(set(groups)) == 3
 
 
@@ -123,8 +123,8 @@ def test_judged_hits_stand_for_all_hits_of_their_kind():
 
 def test_people_and_probabilities_of_shown_hits():
     fitted, judged = world(images=60, seed=1), world(images=60, seed=2)
-    hits = see(judged)
-    order = judged.averaged.topk(10).indices.numpy()
+    hits = collect_hits(judged)
+    order = top_positions(judged.averaged, 10)
     text = np.repeat(np.arange(0, 120, 2), 2)
     image = order[text, np.tile([0, 1], 60)]
     own = image == text // 2
@@ -174,7 +174,7 @@ def test_the_command_fits_it_on_any_dataset_with_objects(command, run, tmp_path)
     found = json.loads(out)["studies"][0]["relevant"]
     assert set(found["styles"]) >= {"caption", "object name", "a and object name"}
     assert found["about"]["split"] == "dev" and found["styles"]["caption"]["queries"] == 120
-    trust = Trust.load(run / "trust" / "trust-run-relevant-caption.json")
+    trust = Policy.load(run / "trust" / "trust-run-relevant-caption.json")
     assert trust.conditions.style == "caption" and trust.probability.event == "relevant"
     page = (run / "trust" / "index.html").read_text()
     assert "Queries with many good answers" in page and "P(relevant)" in page

@@ -15,13 +15,13 @@ from PIL import Image
 from study import SOFTMAX, made_up_study
 
 from avow.core.errors import BadData, MissingExtra
-from avow.trust._drawing import VARIABLES
-from avow.trust._examples import thumbnail
-from avow.trust._findings import findings
-from avow.trust._page import STYLE
-from avow.trust._seeds import Number, Seeds
-from avow.trust.figures import corruption, perfect_band
-from avow.trust.report import write_report
+from avow.reports.drawing import VARIABLES
+from avow.reports.examples import thumbnail
+from avow.reports.figures import corruption, perfect_band
+from avow.reports.findings import findings
+from avow.reports.page import STYLE
+from avow.reports.report import write_report
+from avow.reports.seeds import Number, Seeds
 
 OURS = "calibrated trust"
 NEVER_CLOSED = {"meta", "img", "wbr", "br", "hr", "input", "link"}

@@ -9,7 +9,7 @@ from encoders import ColourEncoder as TwoViews
 from PIL import Image
 from search_samples import COLOURS, ColourEncoder, picture, save_pictures
 
-from avow.core.contracts import Asked
+from avow.core.contracts import QueryBatch
 from avow.core.errors import AvowError, BadData, BadQuery, WrongIndex
 from avow.core.opinion import Opinion
 from avow.retrieval import gallery as galleries
@@ -17,8 +17,8 @@ from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.question import ask, check_numbers
 from avow.retrieval.search import Retriever
-from avow.trust.sight import SHOWN, describe, look
-from avow.trust.tail import evidence_sum
+from avow.trust.evidence_sum import evidence_sum
+from avow.trust.top_k import SHOWN, describe, summarise
 
 FACTS = ["query", "verdict", "trust", "uncertainty", "why", "hits", "near_misses"]
 PICTURES = 80
@@ -162,15 +162,15 @@ def test_trust_sees_what_whole_rows_would_show(tmp_path):
     ids, _, watched = library.search_and_watch(query[0], SHOWN, gallery.sampled)
     best = library.vectors(ids)
     seen = galleries.Seen.of(gallery, query[0], best, ids, views=2, sampled=watched)
-    sight = seen.sight(encoder.tau, library.usual(ids), gallery.usual)
-    items = torch.from_numpy(library.vectors(gallery.ids)).reshape(60, 2, -1)
-    asked = torch.from_numpy(query).reshape(2, -1)
-    every = 2 * torch.einsum("nvd,vd->vn", items, asked)[:, None]
+    summary = seen.summary(encoder.tau, library.usual(ids), gallery.usual)
+    items = library.vectors(gallery.ids).reshape(60, 2, -1)
+    asked = query.reshape(2, -1)
+    every = 2 * np.einsum("nvd,vd->vn", items, asked)[:, None]
     usual = library.usual(gallery.ids)
-    plain, order = look(Asked(every, 0, encoder.tau, background=usual))
-    assert gallery.ids[order[0].numpy()].tolist() == ids.tolist()
-    assert usual is not None and sight.names == plain.names
-    torch.testing.assert_close(describe(sight), describe(plain), rtol=1e-4, atol=1e-4)
+    plain, order = summarise(QueryBatch(every, 0, encoder.tau, background=usual))
+    assert gallery.ids[order[0]].tolist() == ids.tolist()
+    assert usual is not None and summary.names == plain.names
+    np.testing.assert_allclose(describe(summary), describe(plain), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kept", [{}, {"half": True}, {"engine": "faiss"}])
@@ -284,7 +284,7 @@ def test_a_model_that_has_changed_is_refused(place, monkeypatch):
     from avow.retrieval import search
 
     changed = ColourEncoder(fingerprint="f" * 16)
-    monkeypatch.setattr(search, "open_encoder", lambda name, device: changed)
+    monkeypatch.setattr(search, "open_recorded", lambda *_, **__: changed)
     retriever = Retriever.open(place / "index")
     with pytest.raises(WrongIndex, match="'colours' has changed since the index") as caught:
         retriever.search("red")
@@ -294,7 +294,7 @@ def test_a_model_that_has_changed_is_refused(place, monkeypatch):
 def test_opening_does_not_load_the_model(place, monkeypatch):
     from avow.retrieval import search
 
-    monkeypatch.setattr(search, "open_encoder", None)
+    monkeypatch.setattr(search, "open_recorded", None)
     retriever = Retriever.open(place / "index")
     assert retriever.similar(int(retriever.library.find()[0]), k=2).hits is not None
 

@@ -11,7 +11,7 @@ from mapie.classification import SplitConformalClassifier
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from avow.core.errors import BadRecipe
-from avow.trust.sets import candidate_scores, conformal_limit, conformal_sets
+from avow.trust.conformal_sets import candidate_scores, conformal_limit, conformal_sets
 
 seeds = st.integers(0, 10_000)
 kinds = st.sampled_from(["rank", "cumulative", "probability"])

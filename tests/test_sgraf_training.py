@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import load_file
 from samples import small_recipe, write_precomp
 from test_training import final_weights, run_recipe
+from tiny_bert import save_bert
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertModel
 
 import avow.training.loop as loop
 from avow.assembly.model import Model
@@ -27,15 +27,7 @@ def small_bert(tmp_path_factory):
     made = Tokenizer(models.WordLevel({w: n for n, w in enumerate(words)}, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.save(str(home / "tokenizer.json"))
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-    )
-    torch.manual_seed(0)
-    BertModel(config, add_pooling_layer=False).save_pretrained(home)
+    save_bert(home, len(words), num_hidden_layers=1)
     return home
 
 

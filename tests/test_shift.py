@@ -10,7 +10,7 @@ from mapie.exchangeability_testing import OnlineMartingaleTest
 from scipy.stats import binom, kstest, permutation_test
 
 from avow.core.errors import BadRecipe
-from avow.trust.shift import Watch, compare
+from avow.trust.drift import Watch, compare
 
 seeds = st.integers(0, 10_000)
 TESTS = ["kolmogorov_smirnov", "mann_whitney"]

@@ -12,13 +12,13 @@ from test_study import world
 from avow.assembly.model import Model, build_views
 from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.recipe import Features, Recipe
+from avow.assembly.scored_split import encode_split, score
 from avow.assembly.scores import Blocks
 from avow.core.errors import BadData
-from avow.data._open import open_dataset
-from avow.data._vocabulary import Vocabulary
-from avow.trust.scoring import encode_split, score
-from avow.trust.stochastic import FROM_PIXELS, drawn_statistics, dropped, from_pixels
-from avow.trust.study import OURS, Direction, study_direction
+from avow.data.opening import open_dataset
+from avow.data.vocabulary import Vocabulary
+from avow.study.direction import OURS, Direction, study_direction
+from avow.study.stochastic import FROM_PIXELS, drawn_statistics, dropped, from_pixels
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,9 @@ import pytest
 from test_trust import world
 
 from avow.metrics.rejection import auroc
-from avow.trust.guarantees import halves, kept_promises, kept_sets
-from avow.trust.measures import (
+from avow.study.direction import OURS, PRESENT, Direction, doubts_of, ranks_of, study_direction
+from avow.study.guarantees import kept_promises, kept_sets, split_halves
+from avow.study.measures import (
     calibration,
     curves,
     judge,
@@ -15,7 +16,6 @@ from avow.trust.measures import (
     redraw,
     weighted_auroc,
 )
-from avow.trust.study import OURS, PRESENT, Direction, doubts_of, ranks_of, study_direction
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_sizes_go_up_to_the_whole_gallery(study):
 
 def test_ranks_equal_a_loop():
     scored = world(images=15, seed=3)
-    scores = scored.averaged.numpy()
+    scores = scored.averaged
     for query, rank in enumerate(ranks_of(scored)):
         best = scores[query][scored.match[query]].max()
         wrong = scores[query][~scored.match[query]]
@@ -64,11 +64,11 @@ def test_ranks_equal_a_loop():
 
 
 def test_u_of_the_sizes_is_that_of_the_opinion():
-    from avow.trust.galleries import see
-    from avow.trust.study import _row
+    from avow.study.direction import _row
+    from avow.trust.gallery_sampling import collect_hits
 
     scored = world(images=40, seed=4)
-    hits = see(scored)
+    hits = collect_hits(scored)
     row = _row(scored, hits, np.linspace(0.01, 0.99, len(hits.gallery)), 5)
     expected = doubts_of(scored.asked(), 0.05)["evidential: u"].mean()
     assert row["mean_u"] == pytest.approx(expected, rel=1e-4)
@@ -76,7 +76,7 @@ def test_u_of_the_sizes_is_that_of_the_opinion():
 
 def test_halves_keep_groups_together():
     groups = np.repeat(np.arange(9), 3)
-    for one, other in halves(groups, 20, seed=0):
+    for one, other in split_halves(groups, 20, seed=0):
         assert not set(groups[one]) & set(groups[other])
         assert len(one) + len(other) == 27
 

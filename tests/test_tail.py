@@ -12,7 +12,7 @@ from scipy.stats import binom
 from scipy.stats import t as student
 
 from avow.core.opinion import Opinion
-from avow.trust.tail import EvidenceSum, Moments, Reference, _fit, _skewed, evidence_sum
+from avow.trust.evidence_sum import EvidenceSum, Moments, Reference, _fit, _skewed, evidence_sum
 
 seeds = st.integers(0, 10_000)
 BOUNDS = ["skewed", "normal", "bernstein"]

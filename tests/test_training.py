@@ -18,18 +18,17 @@ from test_methods import tiny_bert  # noqa: F401
 import avow.training.loop as loop
 from avow import losses, methods
 from avow.assembly.checkpoint import load_weights
-from avow.assembly.judge import judge_run
+from avow.assembly.evaluate_runs import EvaluationPlan, judge_run
 from avow.assembly.model import Model
 from avow.assembly.recipe import Recipe, Training
-from avow.assembly.scores import Blocks
 from avow.core import folder
 from avow.core.contracts import Lesson
 from avow.core.device import most_memory
 from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
 from avow.training.batches import Batch, Batches
 from avow.training.compare import Comparison
-from avow.training.course import enrol, open_data
 from avow.training.optim import build_optimiser, set_rates
+from avow.training.setup import enrol, open_data
 from avow.training.state import Progress, open_run
 
 
@@ -80,7 +79,7 @@ def test_losses_teach_methods(data, tmp_path, method, loss):
         content["loss"] |= {"agreement_steps": 1, **AGREEING[loss]}
         content["train"] |= {"epochs": 3}
     reached = run_recipe(content, tmp_path / "run")
-    found = judge_run(tmp_path / "run", "test", "", None, Blocks(), "cpu", draws=0)
+    found = judge_run(tmp_path / "run", EvaluationPlan("test", draws=0))
     assert found.best.recall.rsum > 300  # chance is 118: 4 % at 1, 21 % at 5, 42 % at 10
     assert reached.best > 300
 
@@ -210,7 +209,7 @@ def test_the_best_checkpoint_is_kept_and_the_log_says_which(data, tmp_path):
     sums = [line["dev"]["rsum"] for line in lines]
     assert reached.best == max(sums)
     assert (tmp_path / "run" / "best").read_text() == f"best-{reached.best_epoch:05d}"
-    found = judge_run(tmp_path / "run", "dev", "", None, Blocks(), "cpu", draws=0)
+    found = judge_run(tmp_path / "run", EvaluationPlan("dev", draws=0))
     assert found.best.recall.rsum == pytest.approx(max(sums))
     assert {"rsum_image_view", "rsum_text_view"} <= set(lines[0]["dev"])
     held = [line["most_memory"] for line in lines]

@@ -10,14 +10,24 @@ from hypothesis import strategies as st
 
 import avow
 from avow.core.background import Background
-from avow.core.contracts import Asked
+from avow.core.contracts import QueryBatch
 from avow.core.errors import BadData, WrongTrust
+from avow.core.evidence import top_positions
 from avow.metrics.calibration import calibration_floor, expected_calibration_error
-from avow.trust.galleries import Hits, Scored, deal, draw, draw_sizes, fit_hits, see, state
-from avow.trust.judge import Trust, fit
+from avow.trust.fitting import fit_policy
+from avow.trust.gallery_sampling import (
+    Hits,
+    ScoredQueries,
+    collect_hits,
+    deal,
+    draw,
+    draw_sizes,
+    fit_hits,
+    predict,
+)
+from avow.trust.policy import Policy
 from avow.trust.probability import Probability, fit_probability
-from avow.trust.shortlist import look_at_best
-from avow.trust.sight import describe, look, usual_of
+from avow.trust.top_k import describe, hub_statistics, summarise, summarise_best
 
 
 def world(images=120, seed=0, views=2, noise=0.35, bank=300):
@@ -31,20 +41,20 @@ def world(images=120, seed=0, views=2, noise=0.35, bank=300):
         for _ in range(views)
     ]
     asking = [np.tanh(hubs[None] + noise * rng.normal(size=(bank, images)) * 0.5)] * views
-    usual = Background.from_scores([torch.tensor(np.stack(asking), dtype=torch.float32)], 0.05)
-    similarity = torch.tensor(np.stack(scores), dtype=torch.float32)
-    return Scored.both(similarity, image_of, images=usual)["text"]
+    usual = Background.from_scores([np.stack(asking).astype(np.float32)], 0.05)
+    similarity = np.stack(scores).astype(np.float32)
+    return ScoredQueries.both(similarity, image_of, images=usual)["text"]
 
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 9), st.integers(1, 3), st.integers(0, 500))
 def test_a_sight_equals_a_loop(candidates, views, seed):
     generator = torch.Generator().manual_seed(seed)
-    similarity = torch.rand(views, 3, candidates, generator=generator)
-    bank = torch.rand(views, 20, candidates, generator=generator)
-    asked = Asked(similarity, 0, 0.1, background=Background.from_scores([bank], 0.1))
-    sight, order = look(asked)
-    found = dict(zip(sight.names, describe(sight).unbind(-1), strict=True))
+    similarity = torch.rand(views, 3, candidates, generator=generator).numpy()
+    bank = torch.rand(views, 20, candidates, generator=generator).numpy()
+    asked = QueryBatch(similarity, 0, 0.1, background=Background.from_scores([bank], 0.1))
+    summary, order = summarise(asked)
+    found = dict(zip(summary.names, np.moveaxis(describe(summary), -1, 0), strict=True))
     for query in range(3):
         mean = [float(similarity[:, query, c].mean()) for c in range(candidates)]
         ranked = sorted(range(candidates), key=lambda c: -mean[c])
@@ -74,14 +84,16 @@ def test_a_sight_equals_a_loop(candidates, views, seed):
 def test_a_candidate_at_minus_infinity_is_not_there():
     """The same numbers as for a gallery without it: nothing leaks from what was taken out."""
     torch.manual_seed(0)
-    similarity = torch.rand(2, 4, 9)
-    hidden = similarity.clone()
-    hidden[:, :, 5] = -torch.inf
+    similarity = torch.rand(2, 4, 9).numpy()
+    hidden = similarity.copy()
+    hidden[:, :, 5] = -np.inf
     kept = [0, 1, 2, 3, 4, 6, 7, 8]
-    bank = Background.from_scores([torch.rand(2, 30, 9)], 0.05)
-    one, _ = look(Asked(hidden, 0, background=bank))
-    other, _ = look(Asked(similarity[:, :, kept], 0, background=bank.of(torch.tensor(kept))))
-    torch.testing.assert_close(describe(one), describe(other), rtol=1e-4, atol=1e-5)
+    bank = Background.from_scores([torch.rand(2, 30, 9).numpy()], 0.05)
+    one, _ = summarise(QueryBatch(hidden, 0, background=bank))
+    other, _ = summarise(
+        QueryBatch(similarity[:, :, kept], 0, background=bank.of(np.array(kept)))
+    )
+    np.testing.assert_allclose(describe(one), describe(other), rtol=1e-4, atol=1e-5)
     assert one.gallery.tolist() == [8] * 4
 
 
@@ -106,7 +118,7 @@ def test_captions_of_an_image_stay_in_one_gallery():
 def test_queries_with_many_matches_ask_where_one_of_them_is():
     rng = np.random.default_rng(0)
     match = rng.random((30, 90)) < 0.3  # everything hangs together
-    scored = Scored(torch.tensor(rng.random((1, 30, 90)), dtype=torch.float32), match)
+    scored = ScoredQueries(rng.random((1, 30, 90)).astype(np.float32), match)
     seen = []
     for queries, candidates in deal(scored, 20, seed=1):
         assert len(candidates) == 20
@@ -130,7 +142,7 @@ def test_one_fit_holds_for_every_size():
     for size in (20, 60, 120):
         parts = [draw(world(seed=seed), size) for seed in range(50, 56)]
         hits = Hits.join([part for part in parts if part is not None])
-        stated = state(probability, hits.features, hits.gallery)[:, 0]
+        stated = predict(probability, hits.features, hits.gallery)[:, 0]
         right = hits.right[:, 0]
         error = expected_calibration_error(stated, right, 10, equal_mass=True)
         floor = calibration_floor(stated, 10, True, levels=(0.99,), group=hits.groups)[0]
@@ -142,8 +154,8 @@ def test_a_probability_survives_json():
     hits = draw_sizes(world(), (20,))
     fitted = fit_hits("right", hits)
     again = Probability.from_dict(json.loads(json.dumps(fitted.to_dict())))
-    before = state(fitted, hits.features, hits.gallery)
-    np.testing.assert_array_equal(before, state(again, hits.features, hits.gallery))
+    before = predict(fitted, hits.features, hits.gallery)
+    np.testing.assert_array_equal(before, predict(again, hits.features, hits.gallery))
 
 
 def test_nothing_is_learnt_from_one_kind_of_answer():
@@ -158,9 +170,9 @@ def test_nothing_is_learnt_from_one_kind_of_answer():
 
 
 @pytest.fixture(scope="module")
-def fitted() -> Trust:
+def fitted() -> Policy:
     scored = world(images=400, seed=1)
-    return fit(
+    return fit_policy(
         scored.similarity,
         scored.match,
         bank=scored.background,
@@ -193,7 +205,7 @@ def test_a_promise_for_the_ten_shown():
     """Easier to keep than one for the first answer, so more is answered at the same risk."""
     scored, other = world(images=400, seed=1), world(images=400, seed=2)
     made = {
-        among: fit(
+        among: fit_policy(
             scored.similarity,
             scored.match,
             bank=scored.background,
@@ -213,7 +225,7 @@ def test_a_promise_for_the_ten_shown():
 
 def test_trust_is_the_same_after_saving(fitted, tmp_path):
     fitted.save(tmp_path / "trust.json")
-    again = Trust.load(tmp_path / "trust.json")
+    again = Policy.load(tmp_path / "trust.json")
     scored = world(images=60, seed=3)
     before = fitted.judge(scored.similarity, bank=scored.background)
     after = again.judge(scored.similarity, bank=scored.background)
@@ -226,8 +238,8 @@ def test_another_model_is_refused(fitted):
     with pytest.raises(WrongTrust) as caught:
         fitted.judge(scored.similarity, bank=scored.background, model="xyz")
     assert str(caught.value) == (
-        "This trust was fitted for model 'abc', used for 'xyz'. Expected the model it was "
-        "fitted with; fit a trust for this one with `avow.trust.fit`."
+        "The policy was fitted for model 'abc', used for 'xyz'. Expected the model it was "
+        "fitted with; calibrate with `avow calibrate`, or fit another with `avow.fit_policy`."
     )
 
 
@@ -249,8 +261,8 @@ def test_any_similarity_will_do():
     """One plain matrix of somebody's model and the positions of the right candidates."""
     scored = world(images=300, seed=5, views=1)
     owner = scored.match.argmax(1)
-    trust = avow.trust.fit(scored.similarity[0].numpy(), owner, sizes=(50, 100))
-    found = trust.judge(world(images=300, seed=6, views=1).similarity[0].numpy())
+    trust = avow.fit_policy(scored.similarity[0], owner, sizes=(50, 100))
+    found = trust.judge(world(images=300, seed=6, views=1).similarity[0])
     right = np.take_along_axis(scored.match, found.candidates[:, :1], 1)[:, 0]
     assert found.trust.shape == right.shape
     assert found.trust.min() >= 0 and found.trust.max() <= 1
@@ -267,35 +279,35 @@ def test_any_similarity_will_do():
 )
 def test_what_does_not_fit_is_named(similarity, matches, message):
     with pytest.raises(BadData) as caught:
-        fit(similarity, matches)
+        fit_policy(similarity, matches)
     assert str(caught.value).startswith(message)
 
 
 def test_a_broken_file_is_named(tmp_path):
     (tmp_path / "trust.json").write_text("{}")
     with pytest.raises(WrongTrust, match="cannot be read"):
-        Trust.load(tmp_path / "trust.json")
+        Policy.load(tmp_path / "trust.json")
 
 
 def test_hits_of_a_subset_of_queries():
     scored = world()
-    whole, part = see(scored), see(scored, np.array([5, 9]))
+    whole, part = collect_hits(scored), collect_hits(scored, np.array([5, 9]))
     np.testing.assert_allclose(part.features, whole.features[[5, 9]], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(part.right, whole.right[[5, 9]])
 
 
 def best_of(asked, k, sample):
     """What an engine would give of a gallery whose rows are known."""
-    order = asked.together.topk(k, -1).indices
-    best = asked.similarity.gather(-1, order.expand(len(asked.similarity), -1, -1))
+    order = top_positions(asked.together, k)
+    best = np.take_along_axis(asked.similarity, order[None], -1)
     left = ~(sample[None, :, None] == order[:, None, :]).any(-1)
-    return look_at_best(
+    return summarise_best(
         best,
         asked.together[:, sample],
         left,
         asked.similarity.shape[-1],
         asked.tau,
-        usual_best=usual_of(asked.background, order),
+        usual_best=hub_statistics(asked.background, order),
         usual_sample=asked.background.of(sample).log_mean.mean(0),
     )
 
@@ -315,17 +327,17 @@ def test_a_probability_is_its_plain_sum(fitted):
 
 def test_the_best_and_a_whole_sample_give_the_exact_sight():
     asked = world(images=150, seed=7).asked()
-    exact, _ = look(asked)
-    found = best_of(asked, 40, torch.arange(150))
-    torch.testing.assert_close(describe(found), describe(exact), rtol=1e-4, atol=1e-4)
+    exact, _ = summarise(asked)
+    found = best_of(asked, 40, np.arange(150))
+    np.testing.assert_allclose(describe(found), describe(exact), rtol=1e-4, atol=1e-4)
 
 
 def test_a_sample_is_nearly_as_good(fitted):
     asked = world(images=400, seed=8).asked()
-    exact, _ = look(asked)
-    chosen = torch.randperm(400, generator=torch.Generator().manual_seed(0))[:100]
+    exact, _ = summarise(asked)
+    chosen = torch.randperm(400, generator=torch.Generator().manual_seed(0))[:100].numpy()
     found = best_of(asked, 60, chosen)
-    sizes = exact.gallery.numpy()
-    one = state(fitted.probability, describe(exact)[:, :1].numpy(), sizes)
-    other = state(fitted.probability, describe(found)[:, :1].numpy(), sizes)
+    sizes = exact.gallery
+    one = predict(fitted.probability, describe(exact)[:, :1], sizes)
+    other = predict(fitted.probability, describe(found)[:, :1], sizes)
     assert np.abs(one - other).mean() < 0.02

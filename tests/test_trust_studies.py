@@ -19,29 +19,29 @@ from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.recipe import Recipe
 from avow.core.background import Background
-from avow.core.contracts import Asked, Encoded, Method, Regions, Split, Tokeniser, Tokens
+from avow.core.contracts import Encoded, Method, QueryBatch, Regions, Split, Tokeniser, Tokens
 from avow.core.errors import AvowError, BadData, BadFeatures
 from avow.core.seeds import generator
-from avow.data._captions import TokenTable
-from avow.data._corruption import compact_regions, corrupt_captions, corrupt_words
-from avow.data._features import NpyRows
-from avow.data._judgements import JudgedPairs, read_judgements
-from avow.data._open import data_home, dataset_file, open_dataset
+from avow.data.captions import TokenTable
+from avow.data.corruption import compact_regions, corrupt_captions, corrupt_words
+from avow.data.features import NpyRows
+from avow.data.judgements import JudgedPairs, read_judgements
+from avow.data.opening import data_home, dataset_file, open_dataset
 from avow.metrics.agreement import auroc_interval, kendall_tau_c, tau_c_interval
 from avow.metrics.rejection import auroc
-from avow.trust.corruption import BINS, corruption_study, rises
-from avow.trust.domains import ask, tell_apart, with_and_without
-from avow.trust.galleries import Scored
-from avow.trust.human import human_study, is_first, pair_measures, wrong_but_fitting
-from avow.trust.probability import Probability, fit_probability
-from avow.trust.relevance import (
+from avow.study.corruption import BINS, Stating, corruption_study, rises
+from avow.study.domain_shift import ask, tell_apart, with_and_without
+from avow.study.human_agreement import human_study, is_first, pair_measures, wrong_but_fitting
+from avow.study.short_queries import (
     noun_like,
     object_names,
     phrases,
     query_sets,
     read_objects,
 )
-from avow.trust.sight import PLAIN, describe, describe_one, look
+from avow.trust.gallery_sampling import ScoredQueries
+from avow.trust.probability import Probability, fit_probability
+from avow.trust.top_k import PLAIN, describe, describe_one, summarise
 
 IMAGES, WORDS, TAU = 12, 4, 0.5
 GAINS = (1.0, 0.5)
@@ -245,16 +245,16 @@ def test_confidence_sees_queries_with_the_background_of_their_candidates(split, 
 
     def usual(query: str, candidates) -> Background:
         asked_for.append((query, candidates[0].parts))
-        scores = torch.full((2, 3, IMAGES), float(len(asked_for)))
+        scores = np.full((2, 3, IMAGES), len(asked_for), np.float32)
         return Background.from_scores([scores], TAU)
 
-    def confidence(asked: Asked) -> np.ndarray:
+    def confidence(asked: QueryBatch) -> np.ndarray:
         assert asked.background is not None and asked.tau == TAU
         assert asked.own == 1
         return np.full(asked.similarity.shape[1], asked.background.mean[0, 0] / 100)
 
     study = corruption_study(
-        toy_model(), split, table, confidence={"text": confidence}, usual=usual
+        toy_model(), split, table, stating=Stating({"text": confidence}, usual)
     )
     assert [query for query, _ in asked_for] == ["text", "image"] * 3
     kinds = study["text"]["kinds"]
@@ -298,47 +298,53 @@ def test_compacted_regions_keep_their_order_and_boxes():
 # --- one candidate, wherever it ranks --------------------------------------------------
 
 
-def some_asked(seed: int, queries: int = 6, candidates: int = 20, known: bool = True) -> Asked:
+def some_asked(
+    seed: int, queries: int = 6, candidates: int = 20, known: bool = True
+) -> QueryBatch:
     draw = torch.Generator().manual_seed(seed)
-    similarity = torch.rand(2, queries, candidates, generator=draw)
-    bank = torch.rand(2, 9, candidates, generator=draw)
+    similarity = torch.rand(2, queries, candidates, generator=draw).numpy()
+    bank = torch.rand(2, 9, candidates, generator=draw).numpy()
     usual = Background.from_scores([bank], 0.05) if known else None
-    return Asked(similarity, 1, background=usual)
+    return QueryBatch(similarity, 1, background=usual)
 
 
 @settings(deadline=None, max_examples=20)
 @given(seeds, st.booleans())
 def test_a_candidate_among_those_shown_is_described_as_always(seed, known):
     asked = some_asked(seed, known=known)
-    sight, order = look(asked, 5)
+    summary, order = summarise(asked, 5)
     for place in range(5):
         found = describe_one(asked, order[:, place], 5)
-        torch.testing.assert_close(found, describe(sight)[:, place])
+        np.testing.assert_allclose(found, describe(summary)[:, place], rtol=1e-5, atol=1e-5)
 
 
 @settings(deadline=None, max_examples=20)
 @given(seeds)
 def test_a_candidate_below_them_has_its_true_rank_and_rivals(seed):
     asked = some_asked(seed, known=False)
-    whole, order = look(asked, 20)
+    whole, order = summarise(asked, 20)
     names = [name for name in PLAIN if name != "agreed"]
     columns = [PLAIN.index(name) for name in names]
     for place in (7, 12, 19):
         found = describe_one(asked, order[:, place], 6)
-        torch.testing.assert_close(found[:, columns], describe(whole)[:, place, columns])
+        np.testing.assert_allclose(
+            found[:, columns], describe(whole)[:, place, columns], rtol=1e-5, atol=1e-5
+        )
 
 
 def test_a_candidate_below_is_compared_with_all_shown_in_relative_evidence():
     asked = some_asked(3)
     assert asked.background is not None
-    sight, order = look(asked, 5)
+    summary, order = summarise(asked, 5)
     found = describe_one(asked, order[:, 0] * 0 + 2, 5)
     relative = (asked.similarity / 0.05 - asked.background.log_mean[:, None]).mean(0)
     outside = ~(order == 2).any(1)
     assert outside.any()
-    best = relative.gather(1, order).amax(1)
-    lead = found[:, sight.names.index("relative lead")]
-    torch.testing.assert_close(lead[outside], (relative[:, 2] - best)[outside])
+    best = np.take_along_axis(relative, order, 1).max(1)
+    lead = found[:, summary.names.index("relative lead")]
+    np.testing.assert_allclose(
+        lead[outside], (relative[:, 2] - best)[outside], rtol=1e-5, atol=1e-5
+    )
 
 
 # --- agreement with grades -------------------------------------------------------------
@@ -479,10 +485,10 @@ def scored_pairs(seed: int = 0, images: int = 30) -> dict:
     """A split with one caption per image, seen by two views that know a little."""
     draw = torch.Generator().manual_seed(seed)
     noise = torch.randn(2, images, images, generator=draw)
-    similarity = 0.15 * torch.eye(images) + 0.1 * noise
-    bank = 0.1 * torch.randn(2, 40, images, generator=draw)
+    similarity = (0.15 * torch.eye(images) + 0.1 * noise).numpy()
+    bank = (0.1 * torch.randn(2, 40, images, generator=draw)).numpy()
     usual = Background.from_scores([bank], 0.05)
-    return Scored.both(similarity, np.arange(images), images=usual, texts=usual)
+    return ScoredQueries.both(similarity, np.arange(images), images=usual, texts=usual)
 
 
 def judged_pairs(seed: int = 0, images: int = 30, pairs: int = 90) -> JudgedPairs:
@@ -493,13 +499,13 @@ def judged_pairs(seed: int = 0, images: int = 30, pairs: int = 90) -> JudgedPair
     return JudgedPairs(image, text, own, scores)
 
 
-def fitted(scored: Scored) -> Probability:
+def fitted(scored: ScoredQueries) -> Probability:
     features, right = [], []
-    sight, order = look(scored.asked())
-    features = describe(sight)[:, :10].reshape(-1, len(sight.names)).numpy()
-    right = np.take_along_axis(scored.match, order[:, :10].numpy(), 1).ravel()
+    summary, order = summarise(scored.asked())
+    features = describe(summary)[:, :10].reshape(-1, len(summary.names))
+    right = np.take_along_axis(scored.match, order[:, :10], 1).ravel()
     groups = np.repeat(np.arange(len(order)), 10)
-    return fit_probability("right", sight.names, features, right, 30, groups, (0.03,))
+    return fit_probability("right", summary.names, features, right, 30, groups, (0.03,))
 
 
 def test_a_pair_has_the_similarity_belief_and_trust_of_its_candidate():
@@ -510,14 +516,14 @@ def test_a_pair_has_the_similarity_belief_and_trust_of_its_candidate():
     for pair in range(0, len(judged), 7):
         image, text = int(judged.image[pair]), int(judged.text[pair])
         assert found["similarity"][pair] == pytest.approx(float(together[image, text]))
-        evidence = (together / 0.05).exp()
+        evidence = np.exp(together / 0.05)
         share = evidence[image, text] / (evidence[:, text].sum() + len(together))
         assert found["belief, text query"][pair] == pytest.approx(float(share), rel=1e-4)
         share = evidence[image, text] / (evidence[image].sum() + len(together))
         assert found["belief, image query"][pair] == pytest.approx(float(share), rel=1e-4)
-        sight, order = look(scored["text"].asked(np.array([text])))
-        place = int((order[0] == image).nonzero()[0, 0])  # all 30 are shown
-        stated = probability["text"](describe(sight)[:, place].numpy(), 30)
+        summary, order = summarise(scored["text"].asked(np.array([text])))
+        place = int(np.flatnonzero(order[0] == image)[0])  # all 30 are shown
+        stated = probability["text"](describe(summary)[:, place], 30)
         assert found["calibrated trust, text query"][pair] == pytest.approx(float(stated[0]))
 
 
@@ -642,20 +648,22 @@ def test_one_gallery_for_queries_with_and_without_a_match(seed):
     image_of = np.repeat(np.arange(images), 2)
     # what a similarity is of can be read from it
     code = torch.arange(images)[:, None] * 100 + torch.arange(2 * images)[None]
-    usual = Background.from_scores([torch.arange(images).float().expand(1, 4, -1)], 1.0)
-    scored = Scored.both(code[None].float(), image_of, images=usual)["text"]
+    usual = Background.from_scores(
+        [np.tile(np.arange(images, dtype=np.float32), (1, 4, 1))], 1.0
+    )
+    scored = ScoredQueries.both(code[None].float().numpy(), image_of, images=usual)["text"]
     present, absent = with_and_without(scored, seed)
     assert present.similarity.shape == (1, 8, 4) and absent.similarity.shape == (1, 10, 4)
-    gallery = (present.similarity[0, 0] // 100).long()
+    gallery = (present.similarity[0, 0] // 100).astype(int)
     for asked, held in ((present, True), (absent, False)):
-        texts = (asked.similarity[0, :, 0] % 100).long().numpy()
-        assert (np.isin(image_of[texts], gallery.numpy()) == held).all()
+        texts = (asked.similarity[0, :, 0] % 100).astype(int)
+        assert (np.isin(image_of[texts], gallery) == held).all()
         assert asked.background is not None
-        assert torch.equal(asked.background.mean[0].long(), gallery)
+        assert (asked.background.mean[0].astype(int) == gallery).all()
 
 
 def test_a_gallery_that_cannot_be_halved_is_named():
-    scored = Scored(torch.zeros(1, 2, 2), np.ones((2, 2), bool))
+    scored = ScoredQueries(np.zeros((1, 2, 2), np.float32), np.ones((2, 2), bool))
     assert sentence(lambda: with_and_without(scored)) == (
         "All candidates belong together. Expected at least two that share no query, to leave "
         "one of them out."

@@ -16,13 +16,13 @@ from test_training import run_recipe
 
 from avow import methods
 from avow.assembly import scores, two_stage
-from avow.assembly.judge import (
+from avow.assembly.evaluate_runs import (
+    EvaluationPlan,
     difference,
     judge_run,
     judge_together,
     judge_two_stage,
     log_mean_evidence,
-    open_split,
 )
 from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
@@ -31,7 +31,7 @@ from avow.assembly.two_stage import Items, pair_scores, pooled_scores, rerank
 from avow.core import folder
 from avow.core.contracts import Method, VectorMethod
 from avow.core.errors import AvowError, BadData, UnknownName
-from avow.data._subsets import images_in
+from avow.data.subsets import images_in
 from avow.metrics.recall import ranks
 
 __all__ = ["command"]  # the fixture
@@ -211,14 +211,13 @@ def runs(tmp_path_factory) -> dict[str, Path]:
     return made
 
 
-def where() -> tuple:
-    return "test", "", None, Blocks(), "cpu"
+PLAN = EvaluationPlan(draws=0)
 
 
 def test_several_runs_are_averaged(runs):
-    both = judge_together([runs["saf"], runs["sgr"]], *where(), draws=0)
+    both = judge_together([runs["saf"], runs["sgr"]], PLAN)
     assert [row.name for row in both.rows] == ["saf", "sgr", "all runs"]
-    alone = [judge_run(runs[name], *where(), draws=0).best.recall for name in ("saf", "sgr")]
+    alone = [judge_run(runs[name], PLAN).best.recall for name in ("saf", "sgr")]
     assert [row.recall for row in both.rows[:2]] == alone
     model = {name: Model.from_pretrained(runs[name]) for name in ("saf", "sgr")}
     split = opened(runs)
@@ -272,8 +271,8 @@ def test_the_evidence_of_runs_is_averaged_as_by_a_plain_loop(runs, evidential, k
         saf={"name": "decl", "evidence": kinds[0]},
         sgr={"name": "tcl", "evidence": kinds[1], "tau": 0.02},
     )
-    found = judge_together(given, *where(), draws=0, average="evidence")
-    alike = judge_together(given, *where(), draws=0)
+    found = judge_together(given, PLAN, average="evidence")
+    alike = judge_together(given, PLAN)
     split = opened(runs)
     each = [
         Model.from_pretrained(run).similarity(split.regions(np.arange(24)), split.captions)
@@ -300,8 +299,8 @@ def test_the_evidence_of_runs_is_averaged_as_by_a_plain_loop(runs, evidential, k
 
 def test_evidence_is_averaged_in_folds_as_well(runs, evidential):
     given = evidential(saf={"name": "decl"}, sgr={"name": "tcl"})
-    whole = judge_together(given, *where(), draws=0, average="evidence")
-    folded = judge_together(given, *where(), draws=0, fold=24, average="evidence")
+    whole = judge_together(given, PLAN, average="evidence")
+    folded = judge_together(given, replace(PLAN, fold=24), average="evidence")
     assert folded.best.recall == whole.best.recall
 
 
@@ -318,7 +317,7 @@ def test_mean_evidence_that_does_not_fit_keeps_its_order():
 
 def test_runs_without_evidence_have_none_to_average(runs):
     with pytest.raises(BadData) as caught:
-        judge_together([runs["sgr"], runs["saf"]], *where(), draws=0, average="evidence")
+        judge_together([runs["sgr"], runs["saf"]], PLAN, average="evidence")
     assert str(caught.value) == (
         f"The run {str(runs['saf'])!r} has the loss 'hinge', which learns no evidence. "
         "Expected one that does, such as 'decl' or 'tcl'; leave --average out to average "
@@ -337,18 +336,18 @@ def test_the_command_averages_evidence(runs, evidential, command):
 
 
 def opened(runs) -> FeaturedSplit:
-    return open_split(Model.from_pretrained(runs["sgr"]), "", None, "test")[1]
+    return PLAN.open(Model.from_pretrained(runs["sgr"]))[1]
 
 
 def test_two_stages_with_everything_on_the_shortlist_lose_nothing(runs):
-    found = judge_two_stage(runs["sgr"], 120, None, *where(), draws=0)
+    found = judge_two_stage(runs["sgr"], 120, None, PLAN)
     assert [row.name for row in found.rows] == [
         "every pair",
         "shortlist alone",
         "shortlist of 120",
     ]
     assert found.rows[0].recall == found.rows[2].recall
-    assert found.rows[0].recall == judge_run(runs["sgr"], *where(), draws=0).best.recall
+    assert found.rows[0].recall == judge_run(runs["sgr"], PLAN).best.recall
     assert found.about["two_stage"]["rsum_lost"] == 0
     assert found.about["two_stage"]["share"] == 1
 
@@ -371,7 +370,7 @@ def test_the_command_tells_what_shortlists_lose(runs, command):
 
 def test_a_run_of_parts_makes_no_shortlist(runs):
     with pytest.raises(AvowError, match="has the method 'saf', which compares parts"):
-        judge_two_stage(runs["sgr"], 5, runs["saf"], *where(), draws=0)
+        judge_two_stage(runs["sgr"], 5, runs["saf"], PLAN)
 
 
 def test_the_command_takes_a_subset_and_a_precision(runs, command):

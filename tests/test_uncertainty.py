@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from avow import uncertainty
 from avow.core import folder
 from avow.core.background import Background
-from avow.core.contracts import Asked, Draw, Probe
+from avow.core.contracts import Draw, Probe, QueryBatch
 from avow.core.errors import BadData
 from avow.uncertainty import _answers, _posterior, mc_dropout, scores
 from avow.uncertainty._drawn import averaged_over_features, averaged_over_posteriors
@@ -46,7 +46,7 @@ def question(
     candidates: int = 9,
     views: int = 2,
     noise: float = 0.05,
-) -> Asked:
+) -> QueryBatch:
     """Queries of which each has one candidate well before the others, and everything."""
     draw = torch.Generator().manual_seed(seed)
 
@@ -58,11 +58,13 @@ def question(
     base.scatter_(1, best, 0.5)
     vectors = torch.randn(queries, 4, generator=draw)
     found = [Draw(shaken(base, noise), shaken(vectors, noise)) for _ in range(60)]
-    return Asked(
-        similarity=torch.stack([shaken(base, 0.03) for _ in range(views)]),
+    return QueryBatch(
+        similarity=torch.stack([shaken(base, 0.03) for _ in range(views)]).numpy(),
         own=views - 1,
-        background=Background.from_scores([BANK[:views, :, :candidates]], tau=0.05, kept=8),
-        runs=torch.stack([shaken(base, noise) for _ in range(3)]),
+        background=Background.from_scores(
+            [BANK[:views, :, :candidates].numpy()], tau=0.05, kept=8
+        ),
+        runs=torch.stack([shaken(base, noise) for _ in range(3)]).numpy(),
         draws=lambda: iter(found),
     )
 
@@ -72,17 +74,17 @@ def same(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def changed(
-    asked: Asked,
+    asked: QueryBatch,
     scores: Callable[[torch.Tensor], torch.Tensor],
     vectors: Callable[[torch.Tensor], torch.Tensor] = same,
     background: Background | None = None,
-) -> Asked:
+) -> QueryBatch:
     """The question with every matrix [..., queries, candidates] and vector changed."""
     found = [Draw(scores(one.similarity), vectors(one.vectors)) for one in asked.draws()]
     return replace(
         asked,
-        similarity=scores(asked.similarity),
-        runs=scores(asked.runs),
+        similarity=scores(torch.from_numpy(asked.similarity)).numpy(),
+        runs=scores(torch.from_numpy(asked.runs)).numpy(),
         draws=lambda: iter(found),
         background=background or asked.background,
     )
@@ -114,8 +116,8 @@ def test_one_view_says_the_same_as_two_equal_ones(probe):
     one = question(views=1)
     twice = replace(
         one,
-        similarity=one.similarity.repeat(2, 1, 1),
-        background=Background.from_scores([BANK[:1].repeat(2, 1, 1)], tau=0.05, kept=8),
+        similarity=np.tile(one.similarity, (2, 1, 1)),
+        background=Background.from_scores([np.tile(BANK[:1], (2, 1, 1))], tau=0.05, kept=8),
     )
     alone, both = probe.measure(one), probe.measure(twice)
     assert alone.keys() <= both.keys()
@@ -135,7 +137,7 @@ def test_the_other_direction_is_the_transpose(probe):
         replace(asked, own=0),
         lambda scores: scores.transpose(-1, -2),
         lambda vectors: vectors.repeat(2, 1)[:9],
-        Background.from_scores([torch.rand(2, 30, 6)], tau=0.05),
+        Background.from_scores([torch.rand(2, 30, 6).numpy()], tau=0.05),
     )
     copied = changed(turned, torch.Tensor.contiguous)
     expected = probe.measure(copied)
@@ -148,7 +150,7 @@ def test_the_order_of_candidates_does_not_matter(probe):
     asked = question()
     order = torch.randperm(9, generator=torch.Generator().manual_seed(1))
     shuffled = changed(
-        asked, lambda scores: scores[..., order], background=asked.background.of(order)
+        asked, lambda scores: scores[..., order], background=asked.background.of(order.numpy())
     )
     before, after = probe.measure(asked), probe.measure(shuffled)
     for measure in before:
@@ -166,7 +168,7 @@ def test_the_order_of_queries_is_kept(probe):
 
 def test_a_worse_first_answer_is_trusted_less(name, probe):
     asked = question()
-    first = asked.together.argmax(-1, keepdim=True)
+    first = torch.from_numpy(asked.together).argmax(-1, keepdim=True)
 
     def lower(scores: torch.Tensor) -> torch.Tensor:
         places = first.expand(*scores.shape[:-1], 1)
@@ -191,9 +193,9 @@ def test_what_it_is_given_stays_as_it_was(probe):
     asked = changed(question(), torch.Tensor.double, torch.Tensor.double)
     draw = next(asked.draws())
     given = [asked.similarity, asked.runs, draw.similarity, draw.vectors]
-    before = [tensor.clone() for tensor in given]
+    before = [np.asarray(one).copy() for one in given]
     probe.measure(asked)
-    assert all(torch.equal(a, b) for a, b in zip(given, before, strict=True))
+    assert all(np.array_equal(np.asarray(a), b) for a, b in zip(given, before, strict=True))
 
 
 def test_needs_are_what_it_cannot_do_without(probe):
@@ -228,7 +230,7 @@ def test_what_is_missing_is_named():
         mc_dropout.build().measure(replace(question(), draws=None))
     assert str(caught.value) == (
         "There is no 'draws' to look at. Expected stochastic passes over the same queries; "
-        "give it to `Asked`, or leave this probe out."
+        "give it to `QueryBatch`, or leave this probe out."
     )
 
 
@@ -263,8 +265,8 @@ def test_evidential_against_a_loop():
 
 
 def test_first_answers_can_differ():
-    similarity = torch.tensor([[[0.5, 0.1], [0.5, 0.1]], [[0.2, 0.4], [0.9, 0.4]]])
-    found = folder.build(uncertainty, "evidential").measure(Asked(similarity, own=0))
+    similarity = np.array([[[0.5, 0.1], [0.5, 0.1]], [[0.2, 0.4], [0.9, 0.4]]])
+    found = folder.build(uncertainty, "evidential").measure(QueryBatch(similarity, own=0))
     assert found["first answers differ"].tolist() == [1.0, 0.0]
 
 
@@ -279,9 +281,9 @@ def test_evidence_is_read_as_the_loss_learnt_it():
 def test_u_of_the_explanation():
     """One match at 0.5, the rest at 0: the figures that show how u depends on K."""
     for count, expected in ((100, 0.004), (1000, 0.042), (5000, 0.156), (25000, 0.347)):
-        similarity = torch.zeros(1, 1, count)
+        similarity = np.zeros((1, 1, count), np.float32)
         similarity[0, 0, 3] = 0.5
-        found = folder.build(uncertainty, "evidential").measure(Asked(similarity, own=0))
+        found = folder.build(uncertainty, "evidential").measure(QueryBatch(similarity, own=0))
         assert found["u"][0] == pytest.approx(expected, abs=5e-4)
 
 
@@ -348,7 +350,7 @@ def test_scores_have_a_default_temperature():
 def test_two_way_against_the_whole_bank():
     """Every candidate looks at the bank and at the query, one after the other."""
     asked = question()
-    asked = replace(asked, background=Background.from_scores([BANK], tau=0.05, kept=40))
+    asked = replace(asked, background=Background.from_scores([BANK.numpy()], tau=0.05, kept=40))
     found = folder.build(uncertainty, "two_way", shortlist=3).measure(asked)
 
     def log_back(view: int, query: int, candidate: int) -> float:
@@ -366,17 +368,20 @@ def test_two_way_against_the_whole_bank():
         assert found["back"][query] == pytest.approx(-sum(back) / 2, rel=1e-4)
         assert found["back own"][query] == pytest.approx(-back[1], rel=1e-4)
         assert found["back other"][query] == pytest.approx(-back[0], rel=1e-4)
-        near = asked.together[query].topk(3).indices.tolist()
+        near = np.argsort(-asked.together[query])[:3].tolist()
         largest = max(sum(log_back(view, query, one) for view in (0, 1)) / 2 for one in near)
         assert found["back shortlist"][query] == pytest.approx(-largest, rel=1e-4)
-        forth = (asked.similarity[:, query] / 0.05).log_softmax(-1)[:, answer]
+        scaled = torch.from_numpy(asked.similarity[:, query] / 0.05)
+        forth = scaled.log_softmax(-1)[:, answer]
         both = float(forth.mean()) + sum(back) / 2
         assert found["both ways"][query] == pytest.approx(-both, rel=1e-4)
-        places = [1 + int((BANK[view, :, answer] >= score[view]).sum()) for view in (0, 1)]
+        places = [
+            1 + int((BANK[view, :, answer].numpy() >= score[view]).sum()) for view in (0, 1)
+        ]
         expected = -(1 / places[0] + 1 / places[1]) / 2
         assert found["reciprocal rank"][query] == pytest.approx(expected)
         bank = BANK[:, :, answer].numpy()
-        standard = (score.numpy() - bank.mean(1)) / bank.std(1)
+        standard = (score - bank.mean(1)) / bank.std(1)
         assert found["standard score"][query] == pytest.approx(-standard.mean(), rel=1e-3)
         hub = np.log(np.exp(bank / 0.05).mean(1)).mean()
         assert found["hub"][query] == pytest.approx(hub, rel=1e-4)
@@ -385,11 +390,11 @@ def test_two_way_against_the_whole_bank():
 def test_rank_is_exact_while_it_can_be_and_estimated_beyond():
     torch.manual_seed(0)
     bank = 0.1 * torch.randn(1, 20_000, 1)
-    usual = Background.from_scores([bank], tau=0.05, kept=32)
+    usual = Background.from_scores([bank.numpy()], tau=0.05, kept=32)
     ordered = bank[0, :, 0].sort(descending=True).values
     for place in (1, 2, 20, 32, 100, 1000, 10_000):
         score = (ordered[place - 1] + ordered[place]) / 2  # below the first `place` of them
-        asked = Asked(score.reshape(1, 1, 1), own=0, background=usual)
+        asked = QueryBatch(score.reshape(1, 1, 1).numpy(), own=0, background=usual)
         found = folder.build(uncertainty, "two_way").measure(asked)["reciprocal rank"]
         exact = place < 32
         assert -1 / found[0] == pytest.approx(place + 1, rel=1e-5 if exact else 0.15)
@@ -398,10 +403,10 @@ def test_rank_is_exact_while_it_can_be_and_estimated_beyond():
 def test_a_hub_is_found_out():
     """Two candidates with the same score; the second is liked by every query."""
     bank = torch.stack([torch.full((50,), 0.0), torch.full((50,), 0.5)], -1)[None]
-    usual = Background.from_scores([bank], tau=0.05)
-    similarity = torch.tensor([[[0.55, 0.1], [0.1, 0.55]]])
+    usual = Background.from_scores([bank.numpy()], tau=0.05)
+    similarity = np.array([[[0.55, 0.1], [0.1, 0.55]]], np.float32)
     found = folder.build(uncertainty, "two_way").measure(
-        Asked(similarity, own=0, background=usual)
+        QueryBatch(similarity, own=0, background=usual)
     )
     for measure in ("back", "both ways", "hub"):
         assert found[measure][1] > found[measure][0] + 1, measure
@@ -410,8 +415,8 @@ def test_a_hub_is_found_out():
 def test_a_shortlist_finds_a_candidate_that_would_choose_the_query():
     """The first answer is a hub; the second, just behind it, is not."""
     bank = torch.stack([torch.full((50,), 0.5), torch.full((50,), 0.0)], -1)[None]
-    usual = Background.from_scores([bank], tau=0.05)
-    asked = Asked(torch.tensor([[[0.55, 0.5]]]), own=0, background=usual)
+    usual = Background.from_scores([bank.numpy()], tau=0.05)
+    asked = QueryBatch(np.array([[[0.55, 0.5]]], np.float32), own=0, background=usual)
     found = folder.build(uncertainty, "two_way").measure(asked)
     expected = -math.log(math.exp(10) / (math.exp(10) + 50))
     assert found["back shortlist"][0] == pytest.approx(expected, rel=1e-3)
@@ -421,7 +426,7 @@ def test_a_shortlist_finds_a_candidate_that_would_choose_the_query():
 
 
 def test_a_background_of_another_gallery_is_refused():
-    asked = Asked(torch.rand(1, 3, 5), own=0, background=question().background)
+    asked = QueryBatch(torch.rand(1, 3, 5).numpy(), own=0, background=question().background)
     with pytest.raises(BadData) as caught:
         folder.build(uncertainty, "two_way").measure(asked)
     assert str(caught.value) == (

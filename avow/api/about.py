@@ -1,6 +1,5 @@
 """Routes about the index itself: its state, its jobs, its calibration, what people said."""
 
-import json
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -25,10 +24,10 @@ from avow.api.metrics import TYPE
 from avow.api.refusals import Refusal
 from avow.api.searching import REFUSALS
 from avow.api.service import Here, Service
+from avow.retrieval.store.feedback import checked
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
 JobId = Annotated[int, Path(ge=0, le=LARGEST_ID)]
-_LONGEST = 20_000  # letters of a query that comes with feedback
 
 
 @router.get("/health")
@@ -40,7 +39,7 @@ async def health() -> Health:
 @router.get("/index")
 async def index(here: Here) -> IndexAnswer:
     """What the index holds, which model made it, and what was left out."""
-    return await here.drawing.run(_index, here)
+    return await here.reading.run(_index, here)
 
 
 @router.get("/jobs")
@@ -52,7 +51,7 @@ async def jobs(here: Here) -> Jobs:
 @router.post("/jobs", status_code=202, responses={409: REFUSALS[404]})
 async def start_job(here: Here, asked: JobAsked) -> JobAnswer:
     """Scan an indexed folder again; no other folder can be added from here."""
-    known = here.retriever.library.folders()
+    known = await here.reading.run(here.retriever.library.folders)
     if asked.folder is not None and asked.folder not in known:
         raise Refusal(
             404,
@@ -80,10 +79,7 @@ async def cancel_job(here: Here, job_id: JobId) -> JobAnswer:
 @router.post("/feedback")
 async def feedback(here: Here, told: Told) -> Kept:
     """Keep whether an answer fits, or take that back."""
-    if len(json.dumps(told.query)) > _LONGEST:
-        raise Refusal(422, f"The query has more than {_LONGEST} letters. Send the one asked.")
-    here.item(told.item_id)
-    return await here.drawing.run(_keep, here, told)
+    return await here.writing.run(_keep, here, told)
 
 
 @router.get("/calibration")
@@ -117,7 +113,7 @@ def _index(here: Service) -> IndexAnswer:
         fingerprint=library.fingerprint,
         engine=str(manifest.get("engine", "exact")),
         exact=bool(manifest.get("exact", True)),
-        feedback=len(library.feedback()),
+        feedback=library.feedback_count(),
         skipped_total=len(skipped),
         skipped=[
             SkippedFile(path=one.path, why=one.why, when=one.when) for one in skipped[:ANSWERS]
@@ -128,7 +124,7 @@ def _index(here: Service) -> IndexAnswer:
 
 def _keep(here: Service, told: Told) -> Kept:
     library = here.retriever.library
-    library.retract(told.query, told.item_id)
-    if told.good is not None:
-        library.record(told.query, told.item_id, told.good)
-    return Kept(kept=len(library.feedback()))
+    checked(told.query)
+    here.read_item(told.item_id)
+    library.set_feedback(told.query, told.item_id, told.good)
+    return Kept(kept=library.feedback_count())

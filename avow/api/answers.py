@@ -1,8 +1,9 @@
 """What the server answers, as types: they check every answer and write the OpenAPI page."""
 
+import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Verdict = Literal["answer", "check", "nothing_found", "unjudged"]
 JobState = Literal["running", "done", "cancelled", "failed"]
@@ -64,7 +65,8 @@ class ItemAnswer(BaseModel):
     modified: float
     taken: str | None
     content: str
-    tags: list[str]
+    tags: list[str] = Field(description="The first of them.")
+    tags_total: int
     same_as: int | None
 
 
@@ -116,10 +118,28 @@ class IndexAnswer(BaseModel):
     limits: UploadLimits
 
 
-class JobAsked(BaseModel):
-    """Which indexed folder to scan again; all of them where none is named."""
+class Body(BaseModel):
+    """What a request brings as JSON; every string in it is a text."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_text(cls, given: Any) -> Any:
+        if isinstance(given, bytes):  # no JSON at all, which the model itself refuses
+            return given
+        try:
+            json.dumps(given, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                "it holds half of a character (a lone surrogate such as '\\ud800'), which "
+                "cannot be written as UTF-8"
+            ) from None
+        return given
+
+
+class JobAsked(Body):
+    """Which indexed folder to scan again; all of them where none is named."""
 
     folder: str | None = Field(None, max_length=4096)
 
@@ -139,10 +159,8 @@ class Jobs(BaseModel):
     jobs: list[JobAnswer] = Field(description="Newest first.")
 
 
-class Told(BaseModel):
+class Told(Body):
     """What a person says of an answer; `good: null` takes it back."""
-
-    model_config = ConfigDict(extra="forbid")
 
     query: dict[str, Any]
     item_id: int = Field(ge=0, le=2**53 - 1)

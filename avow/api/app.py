@@ -1,5 +1,6 @@
 """The application: routes, guards and the page, around one open index."""
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ def create_app(
     async def life(_: FastAPI) -> AsyncIterator[None]:
         service.open()
         yield
-        service.close()
+        await asyncio.to_thread(service.close)
 
     app = FastAPI(
         title="Avow",
@@ -55,7 +56,7 @@ def create_app(
     for part in (searching, items, about):
         app.include_router(part.router)
     _serve_page(app)
-    app.add_middleware(Guard, token=token, hosts=hosts, upload_bytes=limits.upload_bytes)
+    app.add_middleware(Guard, token=token, hosts=hosts, limits=limits)
     app.add_middleware(Counting, metrics=service.metrics)
     return app
 

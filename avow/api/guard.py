@@ -15,10 +15,13 @@ from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from avow.api.limits import Limits
 from avow.api.refusals import Refusal, told
 
 COOKIE = "avow_token"
@@ -43,12 +46,12 @@ class Guard:
     """The outermost layer of the server."""
 
     def __init__(
-        self, app: ASGIApp, *, token: str | None, hosts: Collection[str], upload_bytes: int
+        self, app: ASGIApp, *, token: str | None, hosts: Collection[str], limits: Limits
     ):
         self.app = app
         self.token = token
         self.hosts = {_name(host) for host in (*hosts, *own_names())}
-        self.upload_bytes = upload_bytes
+        self.limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -59,7 +62,8 @@ class Guard:
         if response is not None:
             await response(scope, receive, send)
             return
-        await self._go_on(scope, _bounded(receive, self.upload_bytes), send)
+        most = self._most(Headers(scope=scope))
+        await self._go_on(scope, _bounded(receive, most), send)
 
     async def _go_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Even a mistake of our own leaves with a sentence and with the headers."""
@@ -72,6 +76,8 @@ class Guard:
 
         try:
             await self.app(scope, receive, note)
+        except ClientDisconnect:
+            return  # went away, or took too long to send its body
         except Exception as error:
             _LOG.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
             if not begun:
@@ -92,10 +98,18 @@ class Guard:
             return told(403, "Another site sent this request, and only the page may.")
         if (answer := self._unknown(scope, headers)) is not None:
             return answer
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self.upload_bytes:
-            return told(413, too_large(self.upload_bytes))
+        if not _is_utf8(headers.get("content-type", "")):
+            return told(415, "The request names another character set. Send it as UTF-8.")
+        length, most = headers.get("content-length", "0"), self._most(headers)
+        if not length.isdecimal() or len(length) > 15 or int(length) > most:
+            return told(413, too_large(most))
         return None
+
+    def _most(self, headers: Headers) -> int:
+        """Bytes of a body: a form is read part by part, anything else is parsed in one go."""
+        form = headers.get("content-type", "").lower().startswith("multipart/form-data")
+        most = self.limits.upload_bytes
+        return most if form else min(most, self.limits.json_bytes)
 
     def _is_ours(self, host: str) -> bool:
         name = _name(host)
@@ -135,9 +149,15 @@ def own_names() -> set[str]:
 
 def too_large(most: int) -> str:
     return (
-        f"The request is larger than {most / 1e6:.0f} MB, which is the most this server "
-        "reads. Send a smaller picture."
+        f"The request is larger than {most / 1e6:.1f} MB, which is the most this server "
+        "reads. Send a smaller one."
     )
+
+
+def _is_utf8(content_type: str) -> bool:
+    """Some codecs of Python take very long, and some decode to what is no text."""
+    _, options = parse_options_header(content_type)
+    return options.get(b"charset", b"utf-8").lower() in (b"utf-8", b"utf8")
 
 
 def _name(host: str) -> str:

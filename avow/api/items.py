@@ -8,10 +8,9 @@ from fastapi.responses import FileResponse
 
 from avow.api.answers import ItemAnswer, Items
 from avow.api.limits import ANSWERS, LARGEST_ID
-from avow.api.pictures import SIZES, confined, media_type
-from avow.api.refusals import Refusal
+from avow.api.pictures import SIZES, media_type
 from avow.api.searching import REFUSALS, Chosen, ItemId, Kind
-from avow.api.service import Here, Service
+from avow.api.service import Here
 from avow.retrieval.library import Item
 from avow.retrieval.where import Where
 
@@ -34,14 +33,16 @@ async def items(
         ids = library.find(Where.parse(where) if where.strip() else None, kind)[::-1]
         return len(ids), library.items(ids[offset : offset + limit])
 
-    total, some = await here.drawing.run(work)
+    # a filter may take seconds, which pictures and short questions should not wait for
+    pool = here.searching if where.strip() else here.reading
+    total, some = await pool.run(work)
     return Items(total=total, offset=offset, items=[_told(item) for item in some])
 
 
 @router.get("/{item_id}")
 async def item(here: Here, item_id: ItemId) -> ItemAnswer:
     """What the index knows of an item."""
-    return _told(here.item(item_id))
+    return _told(await here.item(item_id))
 
 
 @router.get(
@@ -56,10 +57,9 @@ async def thumbnail(
     size: Annotated[int, Query(ge=16, le=SIZES[-1])] = 512,
 ) -> Response:
     """A small JPEG of a picture, upright."""
-    item = _picture(here, item_id)
+    item, path = await here.picture(item_id)
     mark = f'"{item.content}-{size}"'
     headers = {"ETag": mark, "Cache-Control": "private, max-age=300"}
-    path = await here.drawing.run(confined, item.path, here.retriever.library.folders())
     if request.headers.get("if-none-match") == mark:
         return Response(status_code=304, headers=headers)
     made = await here.drawing.run(here.thumbnails.make, path, item.content, size)
@@ -73,17 +73,9 @@ async def thumbnail(
 )
 async def picture(here: Here, item_id: ItemId) -> FileResponse:
     """The file of a picture as it is."""
-    item = _picture(here, item_id)
-    path = await here.drawing.run(confined, item.path, here.retriever.library.folders())
-    kind = await here.drawing.run(media_type, path)
+    _, path = await here.picture(item_id)
+    kind = await here.reading.run(media_type, path)
     return FileResponse(path, media_type=kind, headers={"Cache-Control": "private, no-cache"})
-
-
-def _picture(here: Service, item_id: int) -> Item:
-    item = here.item(item_id)
-    if item.kind != "image":
-        raise Refusal(404, f"Item {item_id} is a text and has no picture. Ask for its text.")
-    return item
 
 
 def _told(item: Item) -> ItemAnswer:

@@ -9,7 +9,7 @@ from threading import Event, Lock, Thread
 from avow.api.answers import JobAnswer, JobState
 from avow.api.refusals import Refusal
 from avow.core.errors import AvowError
-from avow.retrieval.report import Progress
+from avow.retrieval.store.report import Progress
 
 KEPT = 20
 """Jobs that are remembered."""

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from avow.core.photographs import LARGEST
+
 LETTERS = 1000
 """Longest question or filter."""
 ANSWERS = 200
@@ -16,8 +18,8 @@ class Limits:
 
     upload_bytes: int = 20_000_000
     """Largest body of a request; the rest of a larger one is not read."""
-    pixels: int = 60_000_000
-    """Largest picture that is decoded."""
+    pixels: int = LARGEST
+    """Largest picture that is decoded at once: as many pixels as indexing decodes."""
     seconds: float = 30.0
     """How long a search may take before its asker is told that it took too long."""
     at_once: int = 1
@@ -27,3 +29,17 @@ class Limits:
     """Searches that may wait for their turn; more are told to come back."""
     thumbnail_bytes: int = 64_000_000
     """Memory for thumbnails; the least recently used go first."""
+    json_bytes: int = 100_000
+    """Largest body that is no form with a picture: it is parsed in one go."""
+    header_seconds: float = 10.0
+    """How long the head of a request may take to arrive."""
+    body_seconds: float = 10.0
+    """How long the body of a request may stop."""
+    request_seconds: float = 300.0
+    """How long the whole body may take."""
+    answer_seconds: float = 30.0
+    """How long an answer may wait for somebody to read it."""
+    connections: int = 256
+    """Open connections; for one more, the one that was silent longest is closed."""
+    connections_per_client: int = 64
+    """The same for one address; this machine itself may have all of them."""

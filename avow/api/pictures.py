@@ -15,38 +15,51 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from avow.api.refusals import Refusal
+from avow.core import formats, photographs
+from avow.retrieval.store.indexed_folders import inside
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "TIFF", "BMP")
 SIZES = (128, 256, 512, 1024, 1536)
 """Edges of thumbnails; a size in between gets the next larger one."""
-_PAPER = (255, 255, 255)
+_STATUS = {"size": 413, "package": 415}
 _WARM = (255, 92, 20)
 _COVER = 0.68  # how much of the picture the strongest place hides
 _HEAT_EDGE = 384
 
 
 def uploaded(content: bytes, pixels: int) -> Image.Image:
-    """The picture somebody sent, decoded and upright."""
+    """The picture somebody sent, decoded and upright.
+
+    A larger one than `pixels` is refused even where it could be read in part: unpacking a
+    small file of a thousand million pixels takes half a minute.
+    """
+    stream = io.BytesIO(content)
     try:
-        return _opened(io.BytesIO(content), pixels)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            width, height = photographs.identify(stream).size
+            if width * height > pixels:
+                raise Refusal(
+                    413,
+                    f"The picture has {width} x {height} pixels. At most "
+                    f"{pixels / 1e6:.0f} million are read; send a smaller one.",
+                )
+            return ImageOps.exif_transpose(photographs.read(content, pixels))
     except Refusal:
         raise
     except Exception as error:  # decoders of broken files raise almost anything
+        if (told := _limit(error)) is not None:
+            raise told from error
         raise Refusal(
             415,
-            "The upload is no picture that can be read. Expected a JPEG, PNG, WebP, GIF, "
-            "TIFF or BMP file; send another one.",
+            f"The upload is no picture that can be read. Expected a {formats.titles()} file; "
+            "send another one.",
         ) from error
 
 
 def confined(path: str, folders: Sequence[str]) -> Path:
     """The real file behind an indexed path, if it still lies in an indexed folder."""
-    try:
-        real = Path(path).resolve(strict=True)
-        homes = [Path(folder).resolve() for folder in folders]
-    except (OSError, RuntimeError) as error:
-        raise _gone() from error
-    if not real.is_file() or not any(real.is_relative_to(home) for home in homes):
+    real = inside(path, folders)
+    if real is None:
         raise _gone()
     return real
 
@@ -54,10 +67,10 @@ def confined(path: str, folders: Sequence[str]) -> Path:
 def media_type(path: Path) -> str:
     """What kind of picture a file really is; anything else is not handed out."""
     try:
-        with Image.open(path, formats=FORMATS) as picture:
+        with path.open("rb") as stream, photographs.identify(stream) as picture:
             return Image.MIME.get(picture.format or "", "application/octet-stream")
     except Exception as error:  # decoders of broken files raise almost anything
-        raise _broken() from error
+        raise _limit(error) or _broken() from error
 
 
 class Thumbnails:
@@ -107,43 +120,19 @@ def heat(cells: np.ndarray) -> bytes:
 
 def _thumbnail(path: Path, edge: int, pixels: int) -> bytes:
     try:
-        picture = _opened(path, pixels, edge)
-        picture.thumbnail((edge, edge), Image.Resampling.LANCZOS)
-        return _written(_flat(picture), "JPEG", quality=82, optimize=True)
-    except Refusal:
-        raise
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            picture = photographs.thumbnail(path, edge, pixels)
+        return _written(picture, "JPEG", quality=82, optimize=True)
     except Exception as error:  # decoders of broken files raise almost anything
-        raise _broken() from error
+        raise _limit(error) or _broken() from error
 
 
-def _opened(source: io.BytesIO | Path, pixels: int, edge: int = 0) -> Image.Image:
-    """Decoded, upright; the size is checked before anything is unpacked."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        picture = Image.open(source, formats=FORMATS)
-        if picture.width * picture.height > pixels:
-            raise Refusal(
-                413,
-                f"The picture has {picture.width} x {picture.height} pixels. At most "
-                f"{pixels / 1e6:.0f} million are read; send a smaller one.",
-            )
-        if edge:
-            picture.draft("RGB", (edge, edge))  # a JPEG can be unpacked smaller at once
-        picture.load()
-        return ImageOps.exif_transpose(picture)
-
-
-def _flat(picture: Image.Image) -> Image.Image:
-    """Red, green and blue; what was transparent becomes paper."""
-    if picture.mode.startswith(("I", "F")):  # 16 bits and more
-        tones = np.asarray(picture, np.float64)
-        low, high = float(tones.min()), float(tones.max())
-        picture = Image.fromarray(np.uint8(255 * (tones - low) / max(high - low, 1e-9)))
-    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
-        above = picture.convert("RGBA")
-        paper = Image.new("RGBA", above.size, (*_PAPER, 255))
-        return Image.alpha_composite(paper, above).convert("RGB")
-    return picture.convert("RGB")
+def _limit(error: Exception) -> Refusal | None:
+    """The refusal of a picture that is whole but cannot be decoded here."""
+    if not isinstance(error, photographs.Unreadable) or error.reason not in _STATUS:
+        return None
+    return Refusal(_STATUS[error.reason], f"The picture cannot be shown or used: {error}.")
 
 
 def _written(picture: Image.Image, kind: str, **settings: int | bool) -> bytes:

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from avow.core.errors import AvowError
+from avow.core.errors import AvowError, Unavailable
 
 _PLAIN = {
     404: "There is nothing at {path!r}. The page is at '/', the interface below '/api'.",
@@ -49,8 +49,11 @@ async def _misunderstood(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-    return told(422, f"{place!r} is not usable: {first['msg']}. Mend it and ask again.")
+    sentence = f"{place!r} is not usable: {first['msg']}. Correct it and ask again."
+    return told(422, sentence.encode("utf-8", "replace").decode())
 
 
 async def _mistaken(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, Unavailable):
+        return told(503, str(error), {"Retry-After": "1"})
     return told(422, str(error))

@@ -3,12 +3,11 @@
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, File, Form, Path, Query, Response, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Path, Query, Response, UploadFile
 
 from avow.api.answers import Explained, Found, Mistake
 from avow.api.limits import ANSWERS, LARGEST_ID, LETTERS
-from avow.api.pictures import confined, heat, uploaded
-from avow.api.refusals import Refusal
+from avow.api.pictures import heat, uploaded
 from avow.api.service import Here, Service
 from avow.retrieval.answer import SearchResult
 
@@ -30,10 +29,41 @@ Risk = Annotated[
 ]
 
 
+class Reply:
+    """One search of the service, and the response it is sent with."""
+
+    def __init__(self, here: Here, response: Response):
+        self.here, self.response = here, response
+
+    async def search(
+        self, text: str, content: bytes | None, without: str, where: str, **more: Any
+    ) -> Found:
+        """more: the other arguments of `Retriever.search`."""
+        here = self.here
+
+        def work() -> SearchResult:
+            return here.retriever.search(
+                text.strip() or None,
+                image=uploaded(content, here.limits.pixels) if content else None,
+                without=without.strip() or None,
+                where=where.strip() or None,
+                **more,
+            )
+
+        found = await here.searching.run(work)
+        here.metrics.judged(found.verdict)
+        self.response.headers["Server-Timing"] = ", ".join(
+            f"{part};dur={1000 * seconds:.2f}" for part, seconds in found.seconds.items()
+        )
+        return Found.model_validate(found.to_dict())
+
+
+Replying = Annotated[Reply, Depends()]
+
+
 @router.get("/search")
 async def search_by_text(
-    here: Here,
-    response: Response,
+    reply: Replying,
     text: Text = "",
     without: Without = "",
     where: Chosen = "",
@@ -42,13 +72,12 @@ async def search_by_text(
     kind: Kind = "image",
 ) -> Found:
     """Search with words."""
-    return await _search(here, response, text, None, without, where, k, risk, kind)
+    return await reply.search(text, None, without, where=where, k=k, risk=risk, kind=kind)
 
 
 @router.post("/search")
 async def search(
-    here: Here,
-    response: Response,
+    reply: Replying,
     text: Annotated[str, Form(max_length=LETTERS)] = "",
     image: Annotated[UploadFile | None, File(description="A picture to search with.")] = None,
     without: Annotated[str, Form(max_length=LETTERS)] = "",
@@ -59,13 +88,13 @@ async def search(
 ) -> Found:
     """Search with words, a picture, or both."""
     content = None if image is None else await image.read()
-    return await _search(here, response, text, content, without, where, k, risk, kind)
+    return await reply.search(text, content, without, where=where, k=k, risk=risk, kind=kind)
 
 
 @router.get("/items/{item_id}/similar")
 async def similar(here: Here, item_id: ItemId, k: Many = 10, where: Chosen = "") -> Found:
     """What looks like an item of the index."""
-    here.item(item_id)
+    await here.item(item_id)
     found = await here.searching.run(
         here.retriever.similar, item_id, k=k, where=where.strip() or None
     )
@@ -95,42 +124,7 @@ async def explain_heat(here: Here, item_id: ItemId, text: Text) -> Response:
     )
 
 
-async def _search(
-    here: Service,
-    response: Response,
-    text: str,
-    content: bytes | None,
-    without: str,
-    where: str,
-    k: int,
-    risk: float | None,
-    kind: Kind,
-) -> Found:
-    def work() -> SearchResult:
-        return here.retriever.search(
-            text.strip() or None,
-            image=uploaded(content, here.limits.pixels) if content else None,
-            without=without.strip() or None,
-            k=k,
-            risk=risk,
-            where=where.strip() or None,
-            kind=kind,
-        )
-
-    found = await here.searching.run(work)
-    here.metrics.judged(found.verdict)
-    response.headers["Server-Timing"] = ", ".join(
-        f"{part};dur={1000 * seconds:.2f}" for part, seconds in found.seconds.items()
-    )
-    return Found.model_validate(found.to_dict())
-
-
 async def _explained(here: Service, item_id: int, text: str) -> dict[str, Any]:
-    item = here.item(item_id)
-    if item.kind != "image":
-        raise Refusal(
-            404, f"Item {item_id} is a text and has no parts to show. Ask for a picture."
-        )
-    await here.drawing.run(confined, item.path, here.retriever.library.folders())
+    await here.picture(item_id, "parts to show")
     told = await here.searching.run(here.retriever.explain, text, item_id)
     return told.to_dict()

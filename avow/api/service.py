@@ -1,7 +1,12 @@
-"""What the routes of one server share: the open index, its threads, its counts."""
+"""What the routes of one server share: the open index, its threads, its counts.
+
+Whatever may wait (for the disk, a lock, a model) runs in one of the pools, never on the
+event loop: a route that blocks the loop stops every other request, health included.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -9,17 +14,19 @@ from fastapi import Depends, Request
 from avow.api.jobs import JobList
 from avow.api.limits import Limits
 from avow.api.metrics import Metrics
-from avow.api.pictures import Thumbnails
+from avow.api.pictures import Thumbnails, confined
 from avow.api.refusals import Refusal
 from avow.api.workers import Workers
 from avow.core.errors import BadQuery
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Item
-from avow.retrieval.report import Progress
 from avow.retrieval.search import Retriever
+from avow.retrieval.store.report import Progress
 
 _DRAWING = 2
-_MANY = 512  # thumbnails that may wait: a page of them is asked for at once
+_READING = 2
+_OPINIONS = 8  # that may wait: each may wait for another writer before it
+_MANY = 512  # requests that may wait: a page asks for many thumbnails at once
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,10 @@ class Service:
     searching: Workers
     drawing: Workers
     """Pictures have threads of their own, so that a page stays quick during a search."""
+    reading: Workers
+    """Short questions to the catalogue and the file system."""
+    writing: Workers
+    """Feedback: one thread, because the catalogue has one writer at a time."""
     thumbnails: Thumbnails
     jobs: JobList
 
@@ -49,35 +60,57 @@ class Service:
                 progress=progress,
                 stop=stop,
             )
-            return (
+            counts = (
                 f"{report.new} new, {report.changed} changed, {report.moved} moved, "
                 f"{report.deleted} gone, {report.unchanged} as before."
             )
+            return " ".join([counts, *map(str, report.absent)])
 
         return cls(
             retriever,
             limits,
             Metrics(),
             Workers(limits.at_once, limits.waiting, limits.seconds),
-            Workers(_DRAWING, _MANY, limits.seconds),
+            Workers(_DRAWING, _MANY, limits.seconds, "pictures"),
+            Workers(_READING, _MANY, limits.seconds, "questions to the index"),
+            Workers(1, _OPINIONS, limits.seconds, "opinions to write down"),
             Thumbnails(limits.thumbnail_bytes, limits.pixels),
             JobList(scan, lambda: (retriever.library.refresh(), None)[1]),
         )
 
-    def item(self, number: int) -> Item:
+    async def item(self, number: int) -> Item:
+        return await self.reading.run(self.read_item, number)
+
+    async def picture(self, number: int, noun: str = "picture") -> tuple[Item, Path]:
+        """A picture of the index and its file, if that still lies where it was indexed."""
+
+        def read() -> tuple[Item, Path]:
+            item = self.read_item(number)
+            if item.kind != "image":
+                raise Refusal(404, f"Item {number} is a text and has no {noun}.")
+            return item, confined(item.path, self.retriever.library.folders())
+
+        return await self.reading.run(read)
+
+    def read_item(self, number: int) -> Item:
+        """For the threads of a pool: it waits for the catalogue."""
         try:
             return self.retriever.library.items([number])[0]
         except BadQuery as error:
             raise Refusal(404, str(error)) from error
 
+    @property
+    def _pools(self) -> tuple[Workers, ...]:
+        return self.searching, self.drawing, self.reading, self.writing
+
     def open(self) -> None:
-        self.searching.open()
-        self.drawing.open()
+        for pool in self._pools:
+            pool.open()
 
     def close(self) -> None:
         self.jobs.close()
-        self.searching.close()
-        self.drawing.close()
+        for pool in self._pools:
+            pool.close()
 
 
 def service_of(request: Request) -> Service:

@@ -1,4 +1,4 @@
-"""A few threads for the work of searches, with an end to waiting.
+"""A few threads for what would hold up the event loop, with an end to waiting.
 
     full -> 503, come back      too slow -> 504, gone on without you
 
@@ -21,8 +21,9 @@ T = TypeVar("T")
 class Workers:
     """A bounded pool; `run` waits for its turn and for the result."""
 
-    def __init__(self, at_once: int, waiting: int, seconds: float):
+    def __init__(self, at_once: int, waiting: int, seconds: float, what: str = "searches"):
         self.seconds = seconds
+        self.what = what
         self.room = at_once + waiting
         self.inside = 0
         self._count = Lock()
@@ -58,7 +59,8 @@ class Workers:
             if self.inside >= self.room:
                 raise Refusal(
                     503,
-                    f"The server is busy with {self.inside} searches. Ask again in a moment.",
+                    f"The server is busy with {self.inside} {self.what}. Ask again in a "
+                    "moment.",
                     retry_after=1,
                 )
             self.inside += 1

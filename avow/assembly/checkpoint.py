@@ -2,6 +2,7 @@
 
     weights.json            which tensor lies where, and the sha256 of every file
     weights-00001.safetensors …
+    checksums.json          size and checksum of every file of the folder
 
 A tensor larger than a file is cut along its first axis. Nothing here unpickles anything.
 """
@@ -15,11 +16,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from avow.assembly.model_files import INDEX, check_weights
+from avow.assembly.model_files import check_parts as check_parts
+from avow.assembly.model_files import damaged as damaged
+from avow.assembly.model_files import read_json as read_json
+from avow.assembly.weights_index import check_pieces
 from avow.core import fingerprint
 from avow.core.errors import WrongCheckpoint
 
 LARGEST_FILE = 16 * 2**20 - 2**16  # room for the header
-INDEX = "weights.json"
 
 
 def save_weights(state: Mapping[str, Tensor], folder: Path) -> None:
@@ -47,17 +52,11 @@ def save_weights(state: Mapping[str, Tensor], folder: Path) -> None:
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
-    """Read what `save_weights` wrote; a damaged file is named."""
-    index = read_json(folder / INDEX)
+    """Read what `save_weights` wrote."""
+    index = check_weights(folder)
     content: dict[str, Tensor] = {}
-    for name, expected in index["files"].items():
+    for name in index["files"]:
         path = folder / name
-        if not path.is_file() or fingerprint.of_file(path) != expected:
-            state = "damaged" if path.is_file() else "missing"
-            raise WrongCheckpoint(
-                f"The weights file {str(path)!r} is {state}. Expected the content that was "
-                "saved with the run; copy the run again or train it anew."
-            )
         try:
             content |= load_file(path)
         except SafetensorError as error:
@@ -65,22 +64,18 @@ def load_weights(folder: Path) -> dict[str, Tensor]:
                 f"The weights file {str(path)!r} cannot be read ({error}). Expected "
                 "safetensors; copy the run again or train it anew."
             ) from error
-    return {
-        name: content[labels[0]]
-        if len(labels) == 1
-        else torch.cat([content[label] for label in labels])
-        for name, labels in index["tensors"].items()
-    }
-
-
-def read_json(path: Path) -> dict:
-    """A JSON object that belongs to a checkpoint."""
+    check_pieces(index, content, folder / INDEX)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return {
+            name: content[labels[0]]
+            if len(labels) == 1
+            else torch.cat([content[label] for label in labels])
+            for name, labels in index["tensors"].items()
+        }
+    except (RuntimeError, TypeError) as error:
         raise WrongCheckpoint(
-            f"The checkpoint file {str(path)!r} cannot be read ({error}). Expected a "
-            "folder that `avow train` or `save_pretrained` wrote whole."
+            f"The pieces of a tensor in {str(folder)!r} do not fit together ({error}). "
+            "Expected those that were saved with the run; copy it again or train it anew."
         ) from error
 
 

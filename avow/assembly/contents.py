@@ -4,13 +4,14 @@ import inspect
 from types import ModuleType
 from typing import Any
 
-from avow import backbones, data, losses, methods
+from avow import backbones, losses, methods
 from avow.core import folder
+from avow.data import readers
 
 
 def contents() -> dict[str, list[dict[str, Any]]]:
     """Per folder: each name, its first docstring line, its paper and its settings."""
-    packages = (methods, losses, backbones, data)
+    packages = (methods, losses, backbones, readers)
     return {
         package.__name__.rpartition(".")[2]: [
             _entry(package, name) for name in folder.names(package)

@@ -15,7 +15,7 @@ from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.scores import Blocks, batches, compare, encode
 from avow.core.contracts import Encoded, Method, Tokens
 from avow.core.errors import BadData
-from avow.data._captions import TokenTable
+from avow.data.captions import TokenTable
 from avow.metrics.recall import (
     Join,
     Ranks,

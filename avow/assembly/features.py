@@ -22,20 +22,18 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from jaxtyping import Float, Float16
-from PIL import Image
 from torch import Tensor
 from tqdm import tqdm
 
 import avow
+from avow.core import checksums, photographs
 from avow.core.contracts import Backbone, PairedDataset, Split
 from avow.core.errors import BadData, BadFeatures, BadRecipe, UnknownName
 from avow.core.files import write_text
 from avow.core.places import avow_home
-from avow.data._features import BOXES, FORMAT, MANIFEST, PLAN, FeatureStore
-from avow.data._shards import DTYPE, ShardWriter, blocks_of, read_json
-
-LARGEST = 89_478_485
-"""Pixels beyond which a file is taken for a decompression bomb and skipped."""
+from avow.core.seals import write_document
+from avow.data.features import BOXES, FORMAT, MANIFEST, PLAN, FeatureStore
+from avow.data.shards import DTYPE, ShardWriter, blocks_of, read_json
 
 _WRITES_WAITING = 2
 
@@ -49,24 +47,35 @@ def default_folder(dataset_name: str, backbone_name: str, size: int, grid: int) 
     return avow_home() / "features" / re.sub(r"[^\w.-]+", "-", dataset_name) / made_by
 
 
+@dataclass(frozen=True)
+class Extraction:
+    """How photographs become features."""
+
+    grid: int = 6
+    """Cells per side after pooling."""
+    batch: int = 128
+    workers: int | None = None
+    """Threads that decode, one per processor core unless told."""
+    device: str = "cpu"
+    shard: int = 1024
+    """Images per file."""
+
+
 def extract(
     dataset: PairedDataset,
     backbone: Backbone,
     out: Path,
+    how: Extraction | None = None,
     *,
-    grid: int = 6,
     splits: Sequence[str] | None = None,
-    batch: int = 128,
-    workers: int | None = None,
-    device: str = "cpu",
-    shard: int = 1024,
     progress: bool = True,
 ) -> FeatureStore:
     """Store the features of every photograph that can be read, and list the others.
 
-    workers: threads that decode, one per processor core unless told. shard: images per
-    file. Images that were skipped are not tried again while their shard exists.
+    Images that were skipped are not tried again while their shard exists.
     """
+    how = how or Extraction()
+    grid, device = how.grid, how.device
     chosen = _chosen_splits(dataset, splits)
     plan = {
         "format": FORMAT,
@@ -74,19 +83,31 @@ def extract(
         "fingerprint": dataset.fingerprint,
         "backbone": backbone.identity,
         "grid": grid,
-        "shard": shard,
+        "shard": how.shard,
     }
     _begin(out, json.loads(json.dumps(plan)))
     row = grid * grid * backbone.dim * DTYPE.itemsize
     writer = ShardWriter(out, sum(len(s.image_ids) for s in chosen.values()) * row)
-    run = _Run(backbone.to(device).eval(), device, grid, batch, writer)
-    cores = workers or _cores()
+    network = fastest(backbone.to(device).eval(), device)
+    run = _Run(network, device, grid, how.batch, writer)
+    cores = how.workers or _cores()
     with _careful_decoding(), ThreadPoolExecutor(cores) as decoders:
-        ahead = 2 * batch + cores
+        ahead = 2 * how.batch + cores
         for name, split in chosen.items():
-            run.split(name, split, shard, decoders, ahead, progress)
+            run.split(name, split, how.shard, decoders, ahead, progress)
     _finish(out, plan, dataset, backbone.dim, writer)
     return FeatureStore.open(out)
+
+
+def fastest(backbone: Backbone, device: torch.device | str) -> Backbone:
+    """The same backbone by its fastest way on a device; features differ by rounding only.
+
+    `avow features` and indexing both run it, so that their features are interchangeable.
+    """
+    quicken = getattr(backbone, "quicken", None)
+    if quicken is None or torch.device(device).type != "cpu":
+        return backbone
+    return quicken()
 
 
 # --- one run --------------------------------------------------------------------------
@@ -193,15 +214,10 @@ class _Run:
     def _prepare(self, file: Path) -> "np.ndarray | _Skipped":
         """One photograph's bytes, or why there are none; runs on many threads."""
         try:
-            with Image.open(file) as photograph:
-                pixels = photograph.width * photograph.height
-                if pixels > LARGEST:
-                    return _Skipped(f"too large: {pixels} pixels, {LARGEST} at most")
-                return self.backbone.prepare(photograph)
-        except Image.DecompressionBombWarning:
-            return _Skipped(f"too large: more than {LARGEST} pixels")
+            with photographs.opened(file) as one:
+                return self.backbone.prepare(one.image)
         except Exception as error:  # decoders of broken files raise almost anything
-            return _Skipped(_reason(file, error))
+            return _Skipped(photographs.why_unreadable(error))
 
     def _forget(self, images: int) -> None:
         """Images that are stored already need no more room."""
@@ -275,10 +291,9 @@ def _in_order(
 
 @contextmanager
 def _careful_decoding() -> Iterator[None]:
-    """A bomb is an error; what else Pillow mutters about, it still decodes."""
+    """What Pillow warns of, it still decodes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
         yield
 
 
@@ -286,18 +301,6 @@ def _cores() -> int:
     """The processor cores this process may use, where the system can tell."""
     may_use = getattr(os, "sched_getaffinity", None)
     return len(may_use(0)) if may_use else os.cpu_count() or 1
-
-
-def _reason(file: Path, error: Exception) -> str:
-    if not file.is_file():
-        return "the file is missing"
-    if file.stat().st_size == 0:
-        return "the file is empty"
-    if isinstance(error, Image.DecompressionBombError):
-        return f"too large: more than {2 * LARGEST} pixels"
-    if isinstance(error, Image.UnidentifiedImageError):
-        return "not an image that can be read"
-    return f"cannot be decoded: {error}"
 
 
 # --- the folder -----------------------------------------------------------------------
@@ -336,7 +339,7 @@ def _begin(out: Path, plan: dict[str, Any]) -> None:
             "empty or a new folder. Choose another --out."
         )
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / PLAN, json.dumps(plan, indent=2))
+    write_document(out / PLAN, plan, indent=2)
 
 
 def _finish(
@@ -349,6 +352,7 @@ def _finish(
     """List what is stored of every split that is complete, and seal the folder."""
     splits: dict[str, Any] = {}
     skipped: list[dict[str, str]] = []
+    written: dict[str, list[str] | None] = {}
     for name, split in dataset.splits.items():
         numbers = range(len(list(blocks_of(len(split.image_ids), plan["shard"]))))
         if not numbers or not all(writer.has(name, number) for number in numbers):
@@ -358,8 +362,10 @@ def _finish(
         write_text(out / f"{name}-ids.json", json.dumps(ids))
         files = [writer.file(name, number).name for number in numbers]
         splits[name] = {"images": len(ids), "shards": files}
+        written |= {file: about.get("crc32") for file, about in zip(files, found, strict=True)}
         skipped += [reason for about in found for reason in about["skipped"]]
     writer.save(out / BOXES, cell_boxes(plan["grid"]))
+    small = [BOXES, *(f"{name}-ids.json" for name in splits)]
     manifest = {
         **plan,
         "dim": dim,
@@ -368,5 +374,9 @@ def _finish(
         "splits": splits,
         "skipped": skipped,
         "avow": avow.__version__,
+        "checksums": {
+            "files": {name: checksums.of_file(out / name) for name in small},
+            "shards": {name: crc32 for name, crc32 in written.items() if crc32},
+        },
     }
-    write_text(out / MANIFEST, json.dumps(manifest, indent=2))
+    write_document(out / MANIFEST, manifest, indent=2)

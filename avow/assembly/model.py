@@ -23,9 +23,11 @@ from PIL import Image
 from torch import Tensor
 
 import avow
-from avow import backbones, losses, methods
-from avow.assembly.checkpoint import load_weights, read_json, save_weights
+from avow import backbones
+from avow.assembly.checkpoint import load_weights, save_weights
 from avow.assembly.evaluate import encode_captions
+from avow.assembly.model_files import check_parts, learnt_from, pointed
+from avow.assembly.opening import FORMAT, building, read_about, source_at_hand
 from avow.assembly.pairs import some, whole
 from avow.assembly.photographs import grid_regions, open_photograph
 from avow.assembly.recipe import Recipe
@@ -34,22 +36,29 @@ from avow.blocks.pretrained import text_files
 from avow.core import folder
 from avow.core.contracts import Backbone, Method, PairedDataset, Regions, Tokeniser
 from avow.core.errors import BadData, BadFeatures, WrongCheckpoint
-from avow.core.files import new_folder
+from avow.core.files import new_folder, recover
 from avow.core.fingerprint import of_text
+from avow.core.folder import AllowCode
 from avow.core.opinion import Opinion
-from avow.data._captions import TokenTable
-from avow.data._vocabulary import Vocabulary
-from avow.data._wordpiece import WordPieces
+from avow.core.places import DEFAULT as DEFAULT
+from avow.core.places import packaged_folder
+from avow.core.seals import write_list
+from avow.data.captions import TokenTable
+from avow.data.vocabulary import Vocabulary
+from avow.data.wordpiece import WordPieces
 
 Images = Sequence[str | Path | Image.Image] | Regions | Float[Tensor, "images parts dim"]
-FORMAT = 1
-DEFAULT = "default"
-"""The name of the model that comes with Avow."""
 _AT_ONCE = 256
 
 
 class Model:
-    """Views that were trained together, with all that is needed to use them."""
+    """A trained model: the networks that were trained together, vocabulary and recipe.
+
+    >>> model = avow.Model.from_pretrained("runs/animals")
+    >>> features = torch.ones(2, 4, 12)  # of two images; paths work if the run has a backbone
+    >>> model.similarity(features, ["a red dog", "a blue fish"]).shape
+    torch.Size([2, 2])
+    """
 
     def __init__(
         self,
@@ -68,22 +77,24 @@ class Model:
         """Where the weights come from: data and feature fingerprints, dev result."""
 
     @classmethod
-    def from_pretrained(cls, run: str | Path, device: str = "cpu") -> "Model":
+    def from_pretrained(
+        cls, run: str | Path, device: str = "cpu", *, allow_code: AllowCode = False
+    ) -> "Model":
         """Open a run of `avow train`, or a folder that `save_pretrained` wrote.
 
-        "default" is the model that comes with Avow.
+        "default" is the model that comes with Avow. allow_code: import the modules outside
+        Avow that the model names, and read weights from elsewhere that it names. Both only
+        for models of people you trust: importing a module runs its code.
         """
         home = _model_folder(Path(run))
-        about = read_json(home / "avow.json")
-        if about.get("format") != FORMAT:
-            raise WrongCheckpoint(
-                f"{str(home)!r} has format {about.get('format')!r}. Expected {FORMAT}; "
-                f"open it with the Avow version that wrote it ({about.get('avow')})."
-            )
-        recipe = Recipe.from_dict(about["recipe_name"], about["recipe"])
+        check_parts(home)
+        about = read_about(home)
+        recipe = Recipe.from_dict(about["recipe_name"], about["recipe"], allow_code=allow_code)
         tokeniser = _open_tokeniser(home)
-        views = build_views(recipe, tokeniser, about["visual"]["dim"], home)
-        _fill(views, load_weights(home), home)
+        weights = load_weights(home)
+        with building(home, recipe.method, weights):
+            views = build_views(recipe, tokeniser, about["visual"]["dim"], home)
+        _fill(views, weights, home)
         model = cls(recipe, views, tokeniser, about["visual"], about["history"])
         return model.to(device)
 
@@ -112,6 +123,7 @@ class Model:
                 "history": self.history,
             }
             (home / "avow.json").write_text(json.dumps(about, indent=1))
+            write_list(home)
 
     def to(self, device: str) -> "Model":
         for view in self.views:
@@ -133,8 +145,7 @@ class Model:
 
         The same pairs under another name are not known again.
         """
-        names = (self.history.get("dataset"), *self.history.get("learnt", ()))
-        return dataset.name in names or self.history.get("data") == dataset.fingerprint
+        return learnt_from(self.history, dataset)
 
     @property
     def device(self) -> torch.device:
@@ -143,7 +154,7 @@ class Model:
     @property
     def evidence_settings(self) -> dict[str, Any]:
         """tau and evidence function of the loss; those of TCL where it has none."""
-        known = folder.settings(losses, self.recipe.loss["name"])
+        known = self.recipe.loss_settings()
         # what a recipe leaves out is the loss's own default: 0.1 in DECL, 0.05 in TCL
         loss = {key: setting.default for key, setting in known.items()} | self.recipe.loss
         return {"tau": loss.get("tau", 0.05), "kind": loss.get("evidence", "exp")}
@@ -151,7 +162,7 @@ class Model:
     @property
     def gives_evidence(self) -> bool:
         """Whether evidence was learnt; where not, the settings above only read it so."""
-        return "tau" in folder.settings(losses, self.recipe.loss["name"])
+        return "tau" in self.recipe.loss_settings()
 
     def similarity(self, images: Images, texts: Sequence[str]) -> Float[Tensor, "i t"]:
         """Similarity in [-1, 1] of every image with every text, averaged over views."""
@@ -220,7 +231,13 @@ class Model:
                 "dataset. Expected such features, not photographs: pass a tensor [images, "
                 "parts, dim]."
             )
-        made = folder.build(backbones, wanted.backbone, size=wanted.size, **wanted.settings)
+        allowed = self.recipe.allow_code
+        settings = {
+            key: source_at_hand(value, allowed) if isinstance(value, str) else value
+            for key, value in wanted.settings.items()
+        }
+        chosen = {**settings, "size": wanted.size}
+        made = folder.make(backbones, wanted.backbone, chosen, allow_code=allowed)
         if made.identity != self.visual["identity"]:
             raise BadFeatures(
                 f"The installed backbone is {made.identity} and the run was trained with "
@@ -252,20 +269,28 @@ def build_views(
         sizes["pretrained"] = False
         if (trained / "config.json").is_file():
             sizes["text_source"] = str(trained)
-    known = folder.settings(methods, recipe.method["name"])
+        elif source := text_source(recipe):
+            sizes["text_source"] = source_at_hand(source, recipe.allow_code)
+    known = recipe.method_settings()
     sizes = {key: value for key, value in sizes.items() if key in known}
     return [recipe.build_method(**sizes) for _ in range(recipe.build_loss().views)]
 
 
 def build_tokeniser(recipe: Recipe, captions: Sequence[str]) -> Tokeniser:
     """The tokeniser a recipe's text encoder needs; word lists come from `captions`."""
-    kind = recipe.method.get("text", "gru")
-    if kind in ("bert", "minilm", "adapted", "kept"):
-        source = recipe.method.get("text_source", "") or (
-            "bert-base-uncased" if kind == "bert" else "minilm"
-        )
+    source = text_source(recipe)
+    if source:
         return WordPieces.open(text_files(source) / "tokenizer.json")
     return Vocabulary.from_captions(captions)
+
+
+def text_source(recipe: Recipe) -> str:
+    """Where the text network of a recipe comes from; empty where it has none."""
+    kind = recipe.method.get("text", "gru")
+    if kind not in ("bert", "minilm", "adapted", "kept"):
+        return ""
+    usual = "bert-base-uncased" if kind == "bert" else "minilm"
+    return recipe.method.get("text_source", "") or usual
 
 
 def _open_tokeniser(home: Path) -> Tokeniser:
@@ -274,27 +299,16 @@ def _open_tokeniser(home: Path) -> Tokeniser:
     return WordPieces.open(home / "tokenizer.json")
 
 
-def packaged_folder() -> Path:
-    """Where the model lies that comes with Avow."""
-    folder = Path(avow.__file__).parent / "weights" / DEFAULT
-    if not (folder / "avow.json").is_file():
-        raise WrongCheckpoint(
-            "This copy of Avow comes without its default model. Expected one in the folder "
-            "'avow/weights/default'; install Avow from a release, or name a model with "
-            "--model (a run's folder, 'clip', 'siglip2', a hub name)."
-        )
-    return folder
-
-
 def _model_folder(run: Path) -> Path:
     """The folder with the weights: `run` itself, or its best checkpoint."""
     if run == Path(DEFAULT) and not run.exists():
         return packaged_folder()
+    recover(run)
     if (run / "avow.json").is_file():
         return run
-    pointer = run / "best"
-    if pointer.is_file():
-        return run / pointer.read_text().strip()
+    best = pointed(run, "best")
+    if best is not None:
+        return best
     raise WrongCheckpoint(
         f"There is no model in {str(run)!r}. Expected a folder made by `avow train` or "
         "`save_pretrained`, or 'default' for the model that comes with Avow."

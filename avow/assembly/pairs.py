@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from avow.core.contracts import PairedDataset, Regions
 from avow.core.errors import BadData, BadFeatures
-from avow.data._features import FeatureStore, NpyRows, Rows
+from avow.data.features import FeatureStore, NpyRows, Rows
 
 
 @dataclass(frozen=True)

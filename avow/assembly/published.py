@@ -15,18 +15,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from avow import methods
 from avow.assembly import importing
-from avow.assembly.importing._checkpoint import Published, read_checkpoint
-from avow.assembly.importing._translated import Translated
 from avow.assembly.model import Model
+from avow.assembly.published_checkpoint import Published, read_checkpoint
 from avow.assembly.recipe import Recipe
+from avow.assembly.translated import Translated
 from avow.blocks.pretrained import text_files
 from avow.core import fingerprint, folder
 from avow.core.contracts import Method, Tokeniser
 from avow.core.errors import AvowError, WrongCheckpoint
-from avow.data._vocabulary import Vocabulary
-from avow.data._wordpiece import WordPieces
+from avow.data.vocabulary import Vocabulary
+from avow.data.wordpiece import WordPieces
 
 BERT = "bert-base-uncased"  # the only one that the published systems use
 _TRAINING = {
@@ -120,7 +119,7 @@ def _filled(
 ) -> list[Method]:
     if recipe.build_loss().views != len(states):
         raise _foreign(system, f"it has {len(states)} networks")
-    known = folder.settings(methods, recipe.method["name"])
+    known = recipe.method_settings()
     sizes = {key: value for key, value in sizes.items() if key in known}
     try:
         with torch.device("meta"):  # shapes alone, which take no memory

@@ -9,10 +9,14 @@
 
 Every key is checked against what the named part really takes, so a typo stops in a
 second with the list of real settings.
+
+A recipe that the user typed may name modules outside Avow by dotted names. One that was read
+from a saved model may not, unless the user allows its code.
 """
 
 import copy
 import dataclasses
+import inspect
 import math
 import tomllib
 from collections.abc import Sequence
@@ -24,10 +28,13 @@ from avow import losses, methods
 from avow.core import folder
 from avow.core.contracts import Loss, Method
 from avow.core.errors import BadRecipe, UnknownName
+from avow.core.folder import AllowCode, shortened
 
 HOME = Path(__file__).parent.parent / "recipes"
 
 
+LARGEST = 4096
+"""Pixels or cells per side of the largest picture a recipe may ask for."""
 LATER = {"later": True}
 """Marks a setting that came when models had been saved: what names one must stay the same."""
 
@@ -118,10 +125,15 @@ class Recipe:
     loss: dict[str, Any]
     train: Training
     noise: Noisy | None = None
+    allow_code: AllowCode = field(default=False, compare=False, repr=False)
+    """Which modules outside Avow its names may be; never saved."""
 
     @classmethod
     def open(cls, name: str, changes: Sequence[str] = (), loss: str | None = None) -> "Recipe":
-        """The recipe called `name` (or a .toml file), with `part.key=value` changes."""
+        """The recipe called `name` (or a .toml file), with `part.key=value` changes.
+
+        All of this is what the user typed, so dotted names are allowed.
+        """
         path = Path(name) if name.endswith(".toml") else HOME / f"{name}.toml"
         if not path.is_file():
             raise UnknownName("recipes", name, names())
@@ -136,10 +148,13 @@ class Recipe:
             content["loss"] = {"name": loss}
         for change in changes:
             _apply(content, change)
-        return cls.from_dict(name.removesuffix(".toml"), content)
+        return cls.from_dict(name.removesuffix(".toml"), content, allow_code=True)
 
     @classmethod
-    def from_dict(cls, name: str, content: dict[str, Any]) -> "Recipe":
+    def from_dict(
+        cls, name: str, content: dict[str, Any], *, allow_code: AllowCode = False
+    ) -> "Recipe":
+        """The recipe with this content; allow_code: whether dotted names are imported."""
         content = copy.deepcopy(content)
         known = ("data", "features", "method", "loss", "train", "noise")
         for key, value in content.items():
@@ -147,10 +162,11 @@ class Recipe:
                 raise BadRecipe(folder.unknown_setting("A recipe", key, known))
             if not isinstance(value, dict):
                 raise BadRecipe(
-                    f"'{key}' of the recipe is {value!r}. Expected a table: write [{key}]."
+                    f"'{key}' of the recipe is {shortened(value)}. Expected a table: write "
+                    f"[{key}]."
                 )
         for part in ("data", "method", "loss"):
-            if "name" not in content.get(part, {}):
+            if not isinstance(content.get(part, {}).get("name"), str):
                 raise BadRecipe(
                     f'The recipe {name!r} has no name in [{part}]. Expected name = "…" there.'
                 )
@@ -160,7 +176,7 @@ class Recipe:
         train = _fill(Training, "train", content.get("train", {}))
         noise = _fill(Noisy, "noise", content["noise"]) if "noise" in content else None
         parts = (content["data"], made, content["method"], content["loss"], train, noise)
-        recipe = cls(name, *parts)
+        recipe = cls(name, *parts, allow_code=allow_code)
         recipe._check_settings()
         return recipe
 
@@ -175,13 +191,32 @@ class Recipe:
             out["noise"] = _told(self.noise)
         return out
 
+    @property
+    def outside(self) -> frozenset[str]:
+        """What it names that may lie outside Avow: modules, and places of weights."""
+        settings = self.features.settings if self.features else {}
+        backbone = self.features.backbone if self.features else ""
+        named = [self.method["name"], self.loss["name"], self.data.get("reader"), backbone]
+        named += [self.method.get("text_source"), *settings.values()]
+        return frozenset(name for name in named if isinstance(name, str) and name)
+
     def build_loss(self) -> Loss:
-        return folder.build(losses, self.loss["name"], **_without_name(self.loss))
+        return folder.make(
+            losses, self.loss["name"], _without_name(self.loss), allow_code=self.allow_code
+        )
+
+    def loss_settings(self) -> dict[str, inspect.Parameter]:
+        """What its loss can be told."""
+        return folder.settings(losses, self.loss["name"], allow_code=self.allow_code)
+
+    def method_settings(self) -> dict[str, inspect.Parameter]:
+        """What its method can be told."""
+        return folder.settings(methods, self.method["name"], allow_code=self.allow_code)
 
     def build_method(self, **sizes: Any) -> Method:
         """The method; `sizes` are what only the data knows (widths, vocabulary)."""
         settings = {**_without_name(self.method), **sizes}
-        return folder.build(methods, self.method["name"], **settings)
+        return folder.make(methods, self.method["name"], settings, allow_code=self.allow_code)
 
     def _check_settings(self) -> None:
         for key, least in (("epochs", 1), ("batch", 1)):
@@ -195,7 +230,30 @@ class Recipe:
                 f"train.lr is {self.train.lr}. Expected a number above 0; change train.lr."
             )
         for package, part in ((methods, self.method), (losses, self.loss)):
-            folder.check(package, part["name"], _without_name(part))
+            settings = _without_name(part)
+            folder.check(package, part["name"], settings, allow_code=self.allow_code)
+        reader = self.data.get("reader")
+        if reader is not None and not isinstance(reader, str):
+            raise BadRecipe(
+                f"data.reader is {shortened(reader)}. Expected the name of a reader."
+            )
+        if "allow_code" in self.data:
+            raise BadRecipe(
+                "data.allow_code is set. Expected no such setting: code is allowed on the "
+                "command line, with --allow-code."
+            )
+        if self.features is not None:
+            _check_features(self.features)
+
+
+def _check_features(features: Features) -> None:
+    for key, least, most in (("size", 0, LARGEST), ("grid", 1, LARGEST)):
+        value = getattr(features, key)
+        if not least <= value <= most:
+            raise BadRecipe(
+                f"features.{key} is {shortened(value)}. Expected {least} to {most}; change "
+                f"features.{key}."
+            )
 
 
 def _without_name(part: dict[str, Any]) -> dict[str, Any]:
@@ -239,10 +297,17 @@ def _fill(kind: type, part: str, values: dict[str, Any]) -> Any:
             raise BadRecipe(folder.unknown_setting(f"[{part}]", key, list(fields)))
         folder.check_type(f"{part}.{key}", value, fields[key].type)
     values = {
-        key: float(value) if fields[key].type is float else value
+        key: _as_float(f"{part}.{key}", value) if fields[key].type is float else value
         for key, value in values.items()
     }
     return kind(**values)
+
+
+def _as_float(label: str, value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise BadRecipe(f"{label} is {shortened(value)}. Expected a smaller number.") from None
 
 
 def _apply(content: dict[str, Any], change: str) -> None:

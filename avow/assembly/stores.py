@@ -9,8 +9,8 @@ from pathlib import Path
 from avow.assembly.features import default_folder
 from avow.assembly.recipe import Recipe
 from avow.core.errors import BadFeatures
-from avow.data._coarse import coarser
-from avow.data._features import FeatureStore
+from avow.data.coarse import coarser
+from avow.data.features import FeatureStore
 
 FINEST = 24
 """Cells per side up to which a finer store is looked for."""

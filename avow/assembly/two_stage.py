@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from avow.assembly.scores import Blocks, Precision, from_vectors, in_kind, multiplying
 from avow.core.contracts import Encoded, Method
-from avow.metrics.recall import Ranks, ranks
+from avow.metrics.recall import Ranks, match_ranks, ranks
 
 _BLOCK = {"cpu": 64 * 2**20}
 _BLOCK_ELSEWHERE = 2**30
@@ -132,6 +132,4 @@ def _ranks(
     before: Int[np.ndarray, " queries"],
 ) -> Int[np.ndarray, " queries"]:
     """Among the shortlist where a match is on it, otherwise where the vectors had it."""
-    match = np.where(own, scores, -np.inf).max(1, keepdims=True)
-    among = ((scores >= match) & ~own).sum(1) + 1
-    return np.where(own.any(1), among, before)
+    return np.where(own.any(1), match_ranks(scores, own), before)

@@ -17,12 +17,12 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor, nn
 
-from avow.backbones._onnx import Run, quick
-from avow.backbones._pixels import stretched
+from avow.blocks.onnx_export import Run, quick
 from avow.blocks.pretrained import lite_file
 from avow.core import fingerprint
 from avow.core.contracts import Backbone
 from avow.core.errors import BadRecipe, MissingExtra
+from avow.core.photographs import stretched
 
 _STRIDE = 32
 _FIT_IN_CACHE = 8  # photographs; a processor is slower on more at once

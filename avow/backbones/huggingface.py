@@ -14,7 +14,6 @@ ICCV 2023; Oquab et al., "DINOv2", TMLR 2024; Dosovitskiy et al., "An Image is W
 """
 
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,13 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-from avow.backbones._pixels import stretched
-from avow.blocks.pretrained import load, model_files, of_weights
+from avow.blocks.pretrained import load, model_files, of_weights, read_config
 from avow.core.contracts import Backbone
+from avow.core.documents import read_object
 from avow.core.errors import BadRecipe
+from avow.core.photographs import stretched
+
+_LARGEST = 4096  # pixels per side
 
 
 class VisionTower(Backbone):
@@ -87,9 +89,7 @@ def build(name: str = "openai/clip-vit-base-patch32", size: int = 0) -> VisionTo
 
 def vision_config(name: str, folder: Path) -> Any:
     """The configuration of the vision half, or of the whole where there is one half."""
-    from transformers.models.auto.configuration_auto import AutoConfig
-
-    whole = AutoConfig.from_pretrained(folder, local_files_only=True)
+    whole = read_config(name, folder)
     config = getattr(whole, "vision_config", whole)
     for wanted in ("image_size", "patch_size"):
         if not isinstance(getattr(config, wanted, None), int):
@@ -118,15 +118,39 @@ def processor_settings(name: str, folder: Path) -> dict[str, Any]:
     """How the model wants its pixels; some nest it in 'processor_config.json'."""
     for file in ("preprocessor_config.json", "processor_config.json"):
         if (folder / file).is_file():
-            found = json.loads((folder / file).read_text(encoding="utf-8"))
-            found = found.get("image_processor", found)
-            if "image_mean" in found and "image_std" in found:
+            found = _processor(folder / file)
+            if found is not None:
                 return found
     raise BadRecipe(
         f"The model {name!r} has no 'preprocessor_config.json' with an 'image_mean' "
         "and an 'image_std'. Expected a vision model saved with its image processor. "
         "Save the processor into the same folder."
     )
+
+
+def _processor(file: Path) -> dict[str, Any] | None:
+    """The settings in a file, where they are those of photographs."""
+    try:
+        found = read_object(file)
+        found = found.get("image_processor", found)
+        if not isinstance(found, dict) or not {"image_mean", "image_std"} <= found.keys():
+            return None
+        for key in ("image_mean", "image_std"):
+            numbers = np.array(found[key], float)
+            if numbers.shape != (3,) or not np.isfinite(numbers).all():
+                raise ValueError(f"{key!r} is not three numbers")
+        if not all(found["image_std"]):
+            raise ValueError("'image_std' has a 0")
+        Image.Resampling(found.get("resample", 3))
+        size = own_size(found)
+        if not isinstance(size, int) or not 0 <= size <= _LARGEST:
+            raise ValueError(f"its size is not a number from 0 to {_LARGEST}")
+    except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
+        raise BadRecipe(
+            f"The file {str(file)!r} cannot be used ({error}). Expected the settings of an "
+            "image processor; save the processor into the same folder again."
+        ) from error
+    return found
 
 
 def own_size(processor: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from avow.blocks.ranked import weighed_by_rank
+from avow.blocks.rank_pooling import weighed_by_rank
 from avow.blocks.recurrent import TwoWayGru, last_state
 
 PoolKind = Literal["mean", "max", "last", "learnt"]

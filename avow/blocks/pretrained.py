@@ -21,10 +21,14 @@ import numpy as np
 from jaxtyping import Float32
 from torch import nn
 
+from avow.core.bounded import Bounded
+from avow.core.documents import read_object
 from avow.core.errors import BadData, BadRecipe, MissingExtra
 from avow.core.fingerprint import LENGTH
 
 _LINES_AT_ONCE = 20_000
+_BESIDES = 2**24
+"""Numbers that a network may need besides its weights: positions, masks."""
 
 
 def text_model(source: str, pretrained: bool = True) -> nn.Module:
@@ -32,11 +36,10 @@ def text_model(source: str, pretrained: bool = True) -> nn.Module:
 
     With `pretrained` false it has the same shape and random weights.
     """
-    from transformers.models.auto.configuration_auto import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
     folder = model_files(source)
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    config = read_config(source, folder)
     if type(config) not in MODEL_MAPPING:
         raise BadRecipe(
             f"{source!r} is a {config.model_type!r} model, which gives no token "
@@ -66,22 +69,51 @@ def model_files(source: str, needed: Sequence[str] = ("config.json",)) -> Path:
     return folder
 
 
+def read_config(source: str, folder: Path) -> Any:
+    """The configuration in `folder`, as transformers reads it without running anything."""
+    from transformers.models.auto.configuration_auto import AutoConfig
+
+    try:
+        _check_config(read_object(folder / "config.json"))
+        return AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # transformers passes on whatever its classes raise
+        raise BadRecipe(
+            f"The configuration of {source!r} cannot be used ({_first_line(error)}). Expected "
+            "that of a model which is part of transformers; save or download it again, or "
+            "choose another model."
+        ) from error
+
+
+def _check_config(content: dict[str, Any]) -> None:
+    """Refuse what would make transformers import, download or run something else."""
+    for key, value in content.items():
+        if key == "quantization_config" and value is not None:
+            raise ValueError("its weights are quantised")
+        if key.endswith("_implementation") and value not in (None, "eager", "sdpa"):
+            raise ValueError(f"its {key!r} is {str(value)[:80]!r}")
+        if isinstance(value, dict):
+            _check_config(value)
+
+
 def load(network: Any, source: str, config: Any) -> nn.Module:
     """The weights of `source` in a network of the class `network`, all in float32."""
     import torch
 
     place = _local(source) or source
     try:
-        with _quiet():
+        with _quiet(), _bounded(place):
             model, report = network.from_pretrained(
                 place,
                 config=config,
                 use_safetensors=True,
+                trust_remote_code=False,
                 dtype=torch.float32,
                 output_loading_info=True,
                 **without_pooling(network),
             )
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # sizes that do not fit raise whatever they meet first
         raise BadRecipe(
             f"The weights of {source!r} could not be read ({_first_line(error)}). "
             "Expected a complete 'model.safetensors'. Download or save the model again."
@@ -140,6 +172,23 @@ def word_vectors(source: str) -> tuple[list[str], Float32[np.ndarray, "words dim
     return _packaged_glove() if source == "glove" else _glove_text(Path(source))
 
 
+def at_hand(source: str) -> str | None:
+    """A name or folder for `source` that needs no download; None where it has none.
+
+    Folders that are neither installed nor in the cache of the hub are none either: this is
+    for names that were read from a file.
+    """
+    if source in ("minilm", "glove"):
+        return source
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return str(snapshot_download(source, local_files_only=True))
+    except (OSError, ValueError, HFValidationError):
+        return None
+
+
 # --- where things are ---------------------------------------------------------------
 
 
@@ -164,6 +213,16 @@ def _local(source: str) -> Path | None:
             "`save_pretrained`, or a name on the model hub. Check the path."
         )
     return None
+
+
+def _bounded(place: Path | str) -> contextlib.AbstractContextManager[Any]:
+    """A bound on the memory of a network, from the weights in its folder."""
+    if isinstance(place, str):
+        return contextlib.nullcontext()
+    if (place / "adapter_config.json").exists():
+        raise ValueError("it is an adapter of another model, which would be downloaded")
+    sizes = [file.stat().st_size for file in place.glob("*.safetensors")]
+    return Bounded(2 * sum(sizes) + _BESIDES)
 
 
 def _from_hub(source: str) -> Path:
@@ -211,7 +270,9 @@ def _packaged_glove() -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
     except ModuleNotFoundError as error:
         raise MissingExtra(what, "pyarrow", "glove") from error
     table = parquet.read_table(folder / "data" / "glove_6B_index.parquet")
-    return table["index"].to_pylist(), np.load(folder / "data" / "glove_6B_50d_emb.npy")
+    return table["index"].to_pylist(), np.load(
+        folder / "data" / "glove_6B_50d_emb.npy", allow_pickle=False
+    )
 
 
 def _glove_text(path: Path) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:

@@ -17,12 +17,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from avow.blocks.adapted import AdaptedTransformer, refuse_others
-from avow.blocks.kept import caption_reader
+from avow.blocks.cached_text import caption_reader
+from avow.blocks.lora_text import AdaptedTransformer, refuse_others
 from avow.blocks.pretrained import text_model
 from avow.blocks.projection import Bend, spread
 from avow.blocks.recurrent import Gru, OneWayGru, TwoWayGru
-from avow.core.contracts import Tokens
+from avow.core.contracts import TextPart, Tokens
 from avow.core.errors import BadRecipe
 
 TextKind = Literal["gru", "glove", "bert", "minilm", "adapted", "kept"]
@@ -31,7 +31,7 @@ RANK = 32
 """Of the changes to a frozen transformer."""
 
 
-class TextEncoder(nn.Module, ABC):
+class TextEncoder(TextPart, ABC):
     """Tokens to a state per token."""
 
     @abstractmethod
@@ -46,19 +46,6 @@ class TextEncoder(nn.Module, ABC):
         """
         states = self(text)
         return states, states[:, 0]
-
-    def pretrained_parameters(self) -> list[nn.Parameter]:
-        """What was learnt elsewhere, and is therefore trained more slowly."""
-        return []
-
-    def use_word_vectors(
-        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
-    ) -> int:
-        """Copy known vectors into the rows of the words `listed`; return how many."""
-        return 0
-
-    def save_parts(self, folder: Path) -> None:
-        """Write what rebuilding needs besides the weights."""
 
 
 class WordGru(TextEncoder):

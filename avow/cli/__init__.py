@@ -7,11 +7,14 @@ traceback; AVOW_DEBUG=1 shows the traceback all the same.
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+import avow
 from avow.cli.audit import audit
 from avow.cli.calibrate import calibrate
+from avow.cli.check import check
 from avow.cli.evaluate import evaluate
 from avow.cli.explain import explain
 from avow.cli.features import features
@@ -23,28 +26,46 @@ from avow.cli.search import search
 from avow.cli.serve import serve
 from avow.cli.train import train
 from avow.cli.trust import trust
-from avow.core.errors import AvowError
+from avow.core.errors import AvowError, training_half
 
 app = typer.Typer(
     name="avow",
-    help="Visual-textual retrieval that tells you when to trust it.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 COMMANDS = (
-    *(index, search, explain, serve, calibrate),
+    *(index, search, explain, serve, calibrate, check),
     *(features, train, evaluate, trust, audit, import_, methods, recipes),
 )
 for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)
 
 
+def _print_version(wanted: bool) -> bool:
+    if wanted:
+        typer.echo(f"avow {avow.__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback(help="Visual-textual retrieval that tells you when to trust it.")
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Options of the program itself; every command has its own."""
+
+
 def main() -> None:
     """Run the command line; the console script points here."""
     try:
-        app()
+        with training_half("This command"):
+            app()
     except AvowError as error:
         if os.environ.get("AVOW_DEBUG"):
             raise

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
-from avow.retrieval.report import Progress
+from avow.retrieval.store.report import Progress
 
 
 @contextmanager

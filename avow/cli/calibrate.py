@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from avow.cli._options import AllowCode, AsJson, IndexFolder, ModelOfIndex
 from avow.cli._terminal import busy
 
 if TYPE_CHECKING:
@@ -13,23 +14,20 @@ if TYPE_CHECKING:
     from avow.retrieval.search import Retriever
 
 
+Pairs = Annotated[
+    Path | None,
+    typer.Argument(help="A .csv or .jsonl file with a query and a right file per line."),
+]
+Show = Annotated[bool, typer.Option("--show", help="Only say what is calibrated already.")]
+
+
 def calibrate(
-    pairs: Annotated[
-        Path | None,
-        typer.Argument(help="A .csv or .jsonl file with a query and a right file per line."),
-    ] = None,
-    index: Annotated[
-        Path | None, typer.Option(help="Folder of the index; default under AVOW_HOME.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model of the index, where it has several.")
-    ] = None,
-    show: Annotated[
-        bool, typer.Option("--show", help="Only say what is calibrated already.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, for scripts.")
-    ] = False,
+    pairs: Pairs = None,
+    index: IndexFolder = None,
+    model: ModelOfIndex = None,
+    show: Show = False,
+    allow_code: AllowCode = False,
+    as_json: AsJson = False,
 ) -> None:
     """Learn from PAIRS, and from what people said of answers, how far to trust this index.
 
@@ -39,7 +37,7 @@ def calibrate(
         from avow.retrieval.calibrate import calibrate as fit
         from avow.retrieval.search import Retriever
 
-        retriever = Retriever.open(index, model)
+        retriever = Retriever.open(index, model, allow_code=allow_code)
         facts = _state(retriever) if show else None
         found = None if show else fit(retriever, pairs)
     if facts is not None:
@@ -52,7 +50,7 @@ def calibrate(
 def _state(retriever: "Retriever") -> dict[str, Any]:
     """What text searches of this index are judged by."""
     from avow.retrieval.calibrate import FEWEST, FILE, RISKS
-    from avow.retrieval.known import read_known
+    from avow.retrieval.labelled_queries import read_known
     from avow.trust.policy import SHOWN
 
     policy = retriever.policy("text")
@@ -92,6 +90,9 @@ def _report(found: "Calibration") -> str:
     if found.lost:
         some = ", ".join(found.lost[:3])
         lines.append(f"{len(found.lost)} files are not in the index and were left out: {some}")
+    if found.passed_over:
+        rows = "row" if found.passed_over == 1 else "rows"
+        lines.append(f"{found.passed_over} {rows} of feedback held no usable query: left out")
     if found.before is not None:
         lines.append(_line("before", found.before))
     lines.append(_line("after", found.after))

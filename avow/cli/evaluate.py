@@ -1,141 +1,175 @@
 """`avow evaluate`: recall of a run, or of any vectors, as a table."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from avow.cli._options import AllowCode, Device, Features
+
+if TYPE_CHECKING:
+    from avow.assembly.evaluate import Evaluation
+    from avow.assembly.evaluate_runs import EvaluationPlan
+
+Runs = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Folder made by `avow train`; several are also averaged."),
+]
+Average = Annotated[
+    Literal["similarity", "evidence"],
+    typer.Option(help="What of several runs is averaged."),
+]
+Data = Annotated[str, typer.Option(help="Another dataset than the one it was trained on.")]
+Vectors = Annotated[
+    Path | None,
+    typer.Option(
+        help="Instead of a run: a folder with images.npy, texts.npy and image_of.npy."
+    ),
+]
+Fold = Annotated[
+    int,
+    typer.Option(help="Average over folds of this many images (COCO 1K: 1000)."),
+]
+Subset = Annotated[
+    str, typer.Option(help="Only some images; human: those whose captions name people.")
+]
+TwoStage = Annotated[
+    int,
+    typer.Option(help="Compare parts only for the best K of each query; 0: for all."),
+]
+Shortlist = Annotated[
+    Path | None,
+    typer.Option(help="Run whose vectors find those K; default: pooled parts."),
+]
+Precision = Annotated[
+    Literal["fp32", "tf32", "bf16", "fp16"],
+    typer.Option(help="Of products; sums stay exact."),
+]
+AgainstFp32 = Annotated[
+    bool, typer.Option("--against-fp32", help="Also tell what the precision changes.")
+]
+Rerank = Annotated[
+    Literal["", "relative"],
+    typer.Option(
+        help="Also rank by relative evidence, with unlabelled training queries as bank."
+    ),
+]
+Memory = Annotated[
+    str, typer.Option(help="Host memory for scores; beyond it, a temporary file.")
+]
+Layout = Annotated[Literal["text", "json", "markdown", "latex"], typer.Option("--format")]
+SameAsJson = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
+
 
 def evaluate(
-    runs: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Folder made by `avow train`; several are also averaged."),
-    ] = None,
-    average: Annotated[
-        Literal["similarity", "evidence"],
-        typer.Option(help="What of several runs is averaged."),
-    ] = "similarity",
+    runs: Runs = None,
+    average: Average = "similarity",
     split: Annotated[str, typer.Option(help="Which split to rank.")] = "test",
-    data: Annotated[
-        str, typer.Option(help="Another dataset than the one it was trained on.")
-    ] = "",
-    features: Annotated[
-        Path | None, typer.Option(help="Folder made by `avow features`.")
-    ] = None,
-    vectors: Annotated[
-        Path | None,
-        typer.Option(
-            help="Instead of a run: a folder with images.npy, texts.npy and image_of.npy."
-        ),
-    ] = None,
-    fold: Annotated[
-        int,
-        typer.Option(help="Average over folds of this many images (COCO 1K: 1000)."),
-    ] = 0,
-    subset: Annotated[
-        str, typer.Option(help="Only some images; human: those whose captions name people.")
-    ] = "",
-    two_stage: Annotated[
-        int,
-        typer.Option(help="Compare parts only for the best K of each query; 0: for all."),
-    ] = 0,
-    shortlist: Annotated[
-        Path | None,
-        typer.Option(help="Run whose vectors find those K; default: pooled parts."),
-    ] = None,
-    precision: Annotated[
-        Literal["fp32", "tf32", "bf16", "fp16"],
-        typer.Option(help="Of products; sums stay exact."),
-    ] = "fp32",
-    against_fp32: Annotated[
-        bool, typer.Option("--against-fp32", help="Also tell what the precision changes.")
-    ] = False,
-    rerank: Annotated[
-        Literal["", "relative"],
-        typer.Option(
-            help="Also rank by relative evidence, with unlabelled training queries as bank."
-        ),
-    ] = "",
+    data: Data = "",
+    features: Features = None,
+    vectors: Vectors = None,
+    fold: Fold = 0,
+    subset: Subset = "",
+    two_stage: TwoStage = 0,
+    shortlist: Shortlist = None,
+    precision: Precision = "fp32",
+    against_fp32: AgainstFp32 = False,
+    rerank: Rerank = "",
     draws: Annotated[int, typer.Option(help="Bootstrap draws; 0: no intervals.")] = 1000,
-    memory: Annotated[
-        str, typer.Option(help="Host memory for scores; beyond it, a temporary file.")
-    ] = "2GB",
-    device: Annotated[str, typer.Option(help="cpu, cuda, …; default: best.")] = "",
-    layout: Annotated[
-        Literal["text", "json", "markdown", "latex"], typer.Option("--format")
-    ] = "text",
-    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    memory: Memory = "2GB",
+    device: Device = "",
+    allow_code: AllowCode = False,
+    layout: Layout = "text",
+    as_json: SameAsJson = False,
 ) -> None:
     """Rank every text for every image and back; print R@1, R@5, R@10, MedR and rSum.
 
     Views are reported one by one and averaged. A tie counts against the model.
     """
-    from avow.assembly.judge import judge_run, judge_together, judge_two_stage, judge_vectors
+    from avow.assembly.evaluate_runs import EvaluationPlan
     from avow.assembly.scores import Blocks, read_size
-    from avow.assembly.table import as_latex, as_markdown, as_text
     from avow.core.device import chosen_device
 
-    given = runs or []
-    if bool(given) == (vectors is not None):
-        raise typer.BadParameter("give either a run folder or --vectors FOLDER")
-    if rerank and (len(given) != 1 or fold or two_stage or subset):
-        raise typer.BadParameter("--rerank ranks the whole split of one run")
-    if two_stage and (fold or len(given) != 1):
-        raise typer.BadParameter("--two-stage ranks the whole split of one run")
-    if shortlist is not None and not two_stage:
-        raise typer.BadParameter("--shortlist goes with --two-stage K")
-    if against_fp32 and (two_stage or len(given) != 1):
-        raise typer.BadParameter("--against-fp32 goes with one run that scores every pair")
-    if average == "evidence" and len(given) < 2:
-        raise typer.BadParameter("--average evidence goes with several runs")
     layout = "json" if as_json else layout
-    blocks = Blocks(memory=read_size(memory), precision=precision)
-    quiet = layout == "json"
-    where = (split, data, features, blocks, chosen_device(device))
-    if vectors is not None:
-        found = judge_vectors(vectors, blocks, fold=fold, draws=draws, progress=not quiet)
-    elif rerank:
-        from avow.trust.rerank import judge_reranked
+    chosen = _Chosen(runs or [], vectors, average, two_stage, shortlist, rerank, against_fp32)
+    chosen.check(fold, subset)
+    plan = EvaluationPlan(
+        split=split,
+        data=data,
+        features=features,
+        blocks=Blocks(memory=read_size(memory), precision=precision),
+        device=chosen_device(device),
+        fold=fold,
+        draws=draws,
+        subset=subset,
+        progress=layout != "json",
+        allow_code=allow_code,
+    )
+    _print(chosen.judge(plan), layout, has_intervals=bool(draws and not fold))
 
-        found = judge_reranked(given[0], *where, draws=draws, progress=not quiet)
-    elif two_stage:
-        found = judge_two_stage(
-            given[0],
-            two_stage,
-            shortlist,
-            *where,
-            draws=draws,
-            subset=subset,
-            progress=not quiet,
-        )
-    elif len(given) > 1:
-        found = judge_together(
-            given,
-            *where,
-            fold=fold,
-            draws=draws,
-            subset=subset,
-            average=average,
-            progress=not quiet,
-        )
-    else:
-        found = judge_run(
-            given[0],
-            *where,
-            fold=fold,
-            draws=draws,
-            subset=subset,
-            against_fp32=against_fp32,
-            progress=not quiet,
-        )
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What is evaluated, and in which of the ways."""
+
+    runs: list[Path]
+    vectors: Path | None
+    average: Literal["similarity", "evidence"]
+    two_stage: int
+    shortlist: Path | None
+    rerank: str
+    against_fp32: bool
+
+    def check(self, fold: int, subset: str) -> None:
+        """Refuse options that contradict each other."""
+        one = len(self.runs) == 1
+        refused = {
+            "give either a run folder or --vectors FOLDER": bool(self.runs)
+            == (self.vectors is not None),
+            "--rerank ranks the whole split of one run": self.rerank
+            and (not one or fold or self.two_stage or subset),
+            "--two-stage ranks the whole split of one run": self.two_stage
+            and (fold or not one),
+            "--shortlist goes with --two-stage K": self.shortlist is not None
+            and not self.two_stage,
+            "--against-fp32 goes with one run that scores every pair": self.against_fp32
+            and (self.two_stage or not one),
+            "--average evidence goes with several runs": self.average == "evidence"
+            and len(self.runs) < 2,
+        }
+        for sentence, applies in refused.items():
+            if applies:
+                raise typer.BadParameter(sentence)
+
+    def judge(self, plan: "EvaluationPlan") -> "Evaluation":
+        from avow.assembly import evaluate_runs as ways
+
+        if self.vectors is not None:
+            how = {"fold": plan.fold, "draws": plan.draws, "progress": plan.progress}
+            return ways.judge_vectors(self.vectors, plan.blocks, **how)
+        if self.rerank:
+            from avow.study.rerank import judge_reranked
+
+            return judge_reranked(self.runs[0], plan)
+        if self.two_stage:
+            return ways.judge_two_stage(self.runs[0], self.two_stage, self.shortlist, plan)
+        if len(self.runs) > 1:
+            return ways.judge_together(self.runs, plan, average=self.average)
+        return ways.judge_run(self.runs[0], plan, against_fp32=self.against_fp32)
+
+
+def _print(evaluation: "Evaluation", layout: str, has_intervals: bool) -> None:
+    from avow.assembly.table import as_latex, as_markdown, as_text
+
     if layout == "json":
-        typer.echo(json.dumps(found.to_dict()))
+        typer.echo(json.dumps(evaluation.to_dict()))
         return
-    shown = {"text": as_text, "markdown": as_markdown, "latex": as_latex}[layout]
-    typer.echo(shown(found))
+    drawn = {"text": as_text, "markdown": as_markdown, "latex": as_latex}[layout]
+    typer.echo(drawn(evaluation))
     if layout == "text":
-        typer.echo("\n".join(notes(found.about, bool(draws and not fold))))
+        typer.echo("\n".join(notes(evaluation.about, has_intervals)))
 
 
 def notes(about: dict[str, Any], has_intervals: bool) -> list[str]:

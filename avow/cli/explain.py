@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from avow.cli._options import AllowCode, AsJson
 from avow.cli._terminal import busy, console, printable
 
 if TYPE_CHECKING:
@@ -15,32 +16,33 @@ if TYPE_CHECKING:
     from avow.retrieval.explain import Explanation
 
 
+Out = Annotated[Path | None, typer.Option(help="Write the picture with its heat map here.")]
+IndexOrDefault = Annotated[
+    Path | None, typer.Option(help="Index whose model to use; default under AVOW_HOME.")
+]
+
+
 def explain(
     text: Annotated[str, typer.Argument(help="The query, in words.")],
     file: Annotated[Path, typer.Argument(help="The picture.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Write the picture with its heat map here.")
-    ] = None,
-    index: Annotated[
-        Path | None, typer.Option(help="Index whose model to use; default under AVOW_HOME.")
-    ] = None,
+    out: Out = None,
+    index: IndexOrDefault = None,
     model: Annotated[str | None, typer.Option(help="Another model than the index's.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, for scripts.")
-    ] = False,
+    allow_code: AllowCode = False,
+    as_json: AsJson = False,
 ) -> None:
     """Hide each word and each part of the picture in turn, and see what is missed.
 
     A weight is how much the similarity falls without the part.
     """
     with busy("Loading the model", quiet=as_json):
-        from avow.assembly.photographs import open_photograph
+        from avow.core.photographs import open_photograph
         from avow.retrieval import explain as explaining
         from avow.retrieval.question import ask
 
         query = ask(text).text or ""
         photograph = open_photograph(file)
-        encoder = _encoder(index, model)
+        encoder = _encoder(index, model, allow_code)
         found = explaining.explain(encoder, query, photograph)
         if out is not None:
             _save(explaining.heat_map(photograph, found.cells), out)
@@ -52,17 +54,17 @@ def explain(
         typer.echo(f"heat map: {out}")
 
 
-def _encoder(index: Path | None, model: str | None) -> "Encoder":
+def _encoder(index: Path | None, model: str | None, allow_code: bool) -> "Encoder":
     """The model that was named, else the index's, else the default one."""
-    from avow.core.places import avow_home
-    from avow.retrieval.encoder import DEFAULT, open_encoder
+    from avow.core.places import DEFAULT, avow_home
+    from avow.retrieval.encoders.opening import open_encoder
     from avow.retrieval.search import Retriever
 
     if model is not None:
-        return open_encoder(model)
+        return open_encoder(model, allow_code=allow_code)
     if index is None and not (avow_home() / "index").is_dir():
         return open_encoder(DEFAULT)
-    return Retriever.open(index).encoder
+    return Retriever.open(index, allow_code=allow_code).encoder
 
 
 def _save(picture: "Image", out: Path) -> None:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from avow.cli._options import AsJson
+
 
 def import_(
     system: Annotated[str, typer.Argument(help="Which system saved it, such as scan or tcl.")],
@@ -15,9 +17,7 @@ def import_(
         Path | None,
         typer.Option(help="Its vocabulary JSON; of a BERT model, the folder of that BERT."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, for scripts.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Turn FILE, a checkpoint published by SYSTEM, into a run folder.
 

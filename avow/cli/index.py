@@ -6,54 +6,76 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from avow.cli._options import AllowCode, AsJson
+
 if TYPE_CHECKING:
     from avow.core.searching import Encoder
-    from avow.retrieval.report import Report
+    from avow.retrieval.store.report import Report
 
 _SHOWN = 20
 
 
+Folders = Annotated[
+    list[str], typer.Argument(help="Folders, or tables of captions (.csv, .jsonl).")
+]
+Where = Annotated[
+    Path | None, typer.Option("--index", help="The index; default under AVOW_HOME.")
+]
+ModelName = Annotated[
+    str, typer.Option(help="default, a run's folder, or a name of the model hub.")
+]
+Rebuild = Annotated[
+    bool, typer.Option("--rebuild", help="Encode everything anew, or with another model.")
+]
+Prune = Annotated[
+    bool,
+    typer.Option("--prune", help="Delete missing files even if they are most of a folder."),
+]
+Engine = Annotated[
+    str, typer.Option(help="exact, faiss or pgvector; default: as it is, else exact.")
+]
+Half = Annotated[
+    bool | None,
+    typer.Option("--half/--full", help="Bits per number: 16 or 32; default: as it is."),
+]
+EncoderDevice = Annotated[
+    str, typer.Option(help="cpu, cuda, …; default: best, for the default model cpu.")
+]
+
+
 def index(
-    folders: Annotated[
-        list[str], typer.Argument(help="Folders, or tables of captions (.csv, .jsonl).")
-    ],
-    where: Annotated[
-        Path | None, typer.Option("--index", help="The index; default under AVOW_HOME.")
-    ] = None,
-    model: Annotated[
-        str, typer.Option(help="default, a run's folder, or a name of the model hub.")
-    ] = "default",
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Encode everything anew, or with another model.")
-    ] = False,
+    folders: Folders,
+    where: Where = None,
+    model: ModelName = "default",
+    rebuild: Rebuild = False,
     dedupe: Annotated[bool, typer.Option("--dedupe", help="Group near-duplicates.")] = False,
-    engine: Annotated[
-        str, typer.Option(help="exact, faiss or pgvector; default: as it is, else exact.")
-    ] = "",
-    half: Annotated[
-        bool | None,
-        typer.Option("--half/--full", help="Bits per number: 16 or 32; default: as it is."),
-    ] = None,
+    prune: Prune = False,
+    engine: Engine = "",
+    half: Half = None,
     batch: Annotated[int, typer.Option(help="Items encoded at once.")] = 64,
     workers: Annotated[int, typer.Option(help="Reading threads; 0: one a core.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, …; default: best.")] = "",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, for scripts.")
-    ] = False,
+    device: EncoderDevice = "",
+    allow_code: AllowCode = False,
+    as_json: AsJson = False,
 ) -> None:
     """Index the photographs and texts below FOLDERS, to be searched by `avow search`.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
-    and listed.
+    and listed. Where more than half of a folder is missing, as when its disk is not mounted,
+    nothing of it is deleted without --prune, and the exit code is 3.
     """
-    from avow.retrieval.deferred import Deferred, unchanged
+    from avow.retrieval.encoders.lazy import Deferred, unchanged
 
     def open_encoder(name: str) -> "Encoder":
-        from avow.core.device import chosen_device
-        from avow.retrieval.encoder import open_encoder
+        from avow.core.places import DEFAULT
+        from avow.retrieval.encoders.opening import open_encoder
 
-        return open_encoder(name, chosen_device(device))
+        if name == DEFAULT and not device:
+            return open_encoder(name)
+        from avow.core.device import chosen_device  # with torch
+
+        return open_encoder(name, chosen_device(device), allow_code=allow_code)
 
     chosen = Deferred.named(model, open_encoder)
     plain = not (rebuild or dedupe or engine or half is not None)
@@ -69,24 +91,32 @@ def index(
                 encoder=chosen,
                 rebuild=rebuild,
                 dedupe=dedupe,
+                prune=prune,
                 engine=engine or None,
                 half=half,
                 batch=batch,
                 workers=workers,
                 progress=progress,
+                allow_code=allow_code,
             )
     _tell(report, as_json)
+    if report.absent:
+        raise typer.Exit(3)
 
 
 def _tell(report: "Report", as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(report.to_dict()))
         return
+    for sentence in report.repaired:
+        typer.echo(sentence, err=True)
     for path, why in report.skipped[:_SHOWN]:
         typer.echo(f"skipped {path}: {why}", err=True)
     if len(report.skipped) > _SHOWN:
         more = len(report.skipped) - _SHOWN
         typer.echo(f"… and {more} more; --json lists them all", err=True)
+    for folder in report.absent:
+        typer.echo(str(folder), err=True)
     counts = {
         "new": report.new,
         "changed": report.changed,

@@ -1,15 +1,14 @@
 """`avow methods`: everything a recipe can name, with its settings."""
 
 import json
-from typing import Annotated
 
 import typer
 
+from avow.cli._options import AsJson
+
 
 def methods(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, for scripts.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the methods, losses, backbones and dataset readers, and their settings."""
     from avow.assembly.contents import contents

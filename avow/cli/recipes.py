@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
+from avow.cli._options import AsJson
+
 
 def recipes(
     name: Annotated[str, typer.Argument(help="Show this one whole.")] = "",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, for scripts.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the recipes that come with Avow, or print one of them."""
     from avow.assembly.recipe import Recipe, header, names, source

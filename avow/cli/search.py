@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from avow.cli._options import AllowCode, AsJson, IndexFolder, ModelOfIndex
 from avow.cli._terminal import bar, busy, console, printable
 
 if TYPE_CHECKING:
@@ -24,38 +25,40 @@ _HEADS = {
 }
 
 
+Text = Annotated[str | None, typer.Argument(help="What to look for, in words.")]
+Image = Annotated[
+    Path | None, typer.Option(help="A picture to look for; with a text: both together.")
+]
+Count = Annotated[int, typer.Option("-k", min=1, help="Answers to show.")]
+Risk = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of wrong answers that `Answer` may have; default: the calibration's."
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(help="Only items like this: 'year>=2024 and path~\"holiday\"'."),
+]
+Kind = Annotated[Literal["image", "text"], typer.Option(help="Look for pictures or for texts.")]
+Open = Annotated[
+    bool, typer.Option("--open", help="Open the first hit in the system's viewer.")
+]
+
+
 def search(
-    text: Annotated[str | None, typer.Argument(help="What to look for, in words.")] = None,
-    image: Annotated[
-        Path | None, typer.Option(help="A picture to look for; with a text: both together.")
-    ] = None,
+    text: Text = None,
+    image: Image = None,
     without: Annotated[str | None, typer.Option(help="What to leave out, in words.")] = None,
-    count: Annotated[int, typer.Option("-k", min=1, help="Answers to show.")] = 10,
-    risk: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of wrong answers that `Answer` may have; default: the calibration's."
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(help="Only items like this: 'year>=2024 and path~\"holiday\"'."),
-    ] = None,
-    kind: Annotated[
-        Literal["image", "text"], typer.Option(help="Look for pictures or for texts.")
-    ] = "image",
-    index: Annotated[
-        Path | None, typer.Option(help="Folder of the index; default under AVOW_HOME.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model of the index, where it has several.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, for scripts.")
-    ] = False,
-    show: Annotated[
-        bool, typer.Option("--open", help="Open the first hit in the system's viewer.")
-    ] = False,
+    count: Count = 10,
+    risk: Risk = None,
+    where: Where = None,
+    kind: Kind = "image",
+    index: IndexFolder = None,
+    model: ModelOfIndex = None,
+    allow_code: AllowCode = False,
+    as_json: AsJson = False,
+    show: Open = False,
 ) -> None:
     """Find pictures by words, by a picture, or by both.
 
@@ -65,12 +68,10 @@ def search(
     if text is None and image is None:
         raise typer.BadParameter("give a text, --image FILE, or both")
     with busy("Loading the model", quiet=as_json):
-        import torch
-
         from avow.retrieval.search import Retriever
 
-        torch.set_num_threads(1)  # one question is too small to share out
-        retriever = Retriever.open(index, model)
+        # one question is too small to share out
+        retriever = Retriever.open(index, model, threads=1, allow_code=allow_code)
         found = retriever.search(
             text, image=image, without=without, k=count, risk=risk, where=where, kind=kind
         )

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import typer
 
+from avow.cli._options import AllowCode, IndexFolder, ModelOfIndex
 from avow.cli._terminal import busy
 from avow.core.errors import CannotServe, MissingExtra, WrongIndex
 
@@ -28,35 +29,38 @@ PACKAGES = {
     "uvicorn": "uvicorn",
     "python_multipart": "python-multipart",
 }
-_GOODBYE = 3  # seconds that open connections get to finish
-_AT_ONCE = 256  # connections; more are told to come back
+
+
+Host = Annotated[
+    str, typer.Option(help="Address to listen on; 0.0.0.0 for other machines too.")
+]
+Port = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")
+]
+Token = Annotated[
+    str | None,
+    typer.Option(envvar="AVOW_TOKEN", help="What askers must know; see below."),
+]
+NoToken = Annotated[
+    bool, typer.Option("--no-token", help="Let everybody in, from wherever they ask.")
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(help="A further name by which the server is reached; may be repeated."),
+]
+OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
 
 def serve(
-    index: Annotated[
-        Path | None, typer.Option(help="Folder of the index; default under AVOW_HOME.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model of the index, where it has several.")
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 for other machines too.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any that is free.")
-    ] = 8080,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="AVOW_TOKEN", help="What askers must know; see below."),
-    ] = None,
-    no_token: Annotated[
-        bool, typer.Option("--no-token", help="Let everybody in, from wherever they ask.")
-    ] = False,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="A further name by which the server is reached; may be repeated."),
-    ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    index: IndexFolder = None,
+    model: ModelOfIndex = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    token: Token = None,
+    no_token: NoToken = False,
+    allow_host: AllowHost = None,
+    show: OpenPage = False,
+    allow_code: AllowCode = False,
 ) -> None:
     """Serve an index with a page to search it; Ctrl-C ends it.
 
@@ -69,13 +73,10 @@ def serve(
     token = _token(host, token, no_token)
     with listen(host, port) as listening:
         with busy("Loading the model"):
-            import torch
-
             from avow.api import create_app
 
-            torch.set_num_threads(1)  # one question is too small to share out
             hosts = [host, *(allow_host or [])]
-            app = create_app(_open(index, model), token=token, hosts=hosts)
+            app = create_app(_open(index, model, allow_code), token=token, hosts=hosts)
         address = _address(host, listening.getsockname()[1], token)
         typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
         if show:
@@ -83,10 +84,11 @@ def serve(
         run(app, listening)
 
 
-def _open(index: Path | None, model: str | None) -> "Retriever":
+def _open(index: Path | None, model: str | None, allow_code: bool = False) -> "Retriever":
     from avow.retrieval.search import Retriever
 
-    retriever = Retriever.open(index, model)
+    # one question is too small to share out
+    retriever = Retriever.open(index, model, threads=1, allow_code=allow_code)
     if not len(retriever.library):
         raise WrongIndex(
             f"The index in {str(retriever.library.folder)!r} holds nothing. Expected pictures "
@@ -167,19 +169,9 @@ def _address(host: str, port: int, token: str | None) -> str:
 
 def run(app: "FastAPI", listening: socket.socket) -> None:
     """Serve until somebody ends it."""
-    import uvicorn
+    from avow.api.connections import server_of
 
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=_AT_ONCE,
-            timeout_graceful_shutdown=_GOODBYE,
-        )
-    )
+    server = server_of(app)
     with listening, suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
     typer.echo("The server has ended.")

@@ -7,71 +7,56 @@ from typing import Annotated
 
 import typer
 
+from avow.cli._options import AsJson, Features
+
+Loss = Annotated[
+    str | None,
+    typer.Option(help="Another loss than the recipe's, with its defaults."),
+]
+RecipeSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="part.key=value, such as loss.tau=0.1; repeatable."),
+]
+
 
 def train(
     recipe: Annotated[str, typer.Argument(help="Recipe name or .toml file.")],
-    features: Annotated[
-        Path | None, typer.Option(help="Folder made by `avow features`.")
-    ] = None,
+    features: Features = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME.")] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(help="Another loss than the recipe's, with its defaults."),
-    ] = None,
+    loss: Loss = None,
     seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,
-    change: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="part.key=value, such as loss.tau=0.1; repeatable."),
-    ] = None,
+    change: RecipeSettings = None,
     resume: Annotated[bool, typer.Option(help="Go on where the run was stopped.")] = False,
     device: Annotated[str, typer.Option(help="cpu or empty for the best one.")] = "",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, for scripts.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train RECIPE; the best checkpoint by dev rSum is kept in the run folder.
 
     Several GPUs: torchrun --nproc-per-node N -m avow train RECIPE.
     """
-    from avow.assembly.recipe import Recipe
-    from avow.training.course import enrol, open_data, open_features
-    from avow.training.loop import train as run_training
-    from avow.training.state import check_run, open_run
+    from avow.training.from_recipe import run_name
+    from avow.training.from_recipe import train as train_recipe
 
     changes = list(change or [])
     if seed is not None:
         changes.append(f"train.seed={seed}")
-    chosen = Recipe.open(recipe, changes, loss)
-    run = out or Path("runs") / _run_name(recipe, loss, seed)
-    first = os.environ.get("RANK", "0") == "0"  # set by torchrun
-    if first:
-        check_run(run, chosen, resume)
-    dataset = open_data(chosen)
-    store = open_features(chosen, dataset, features)
-    model, course = enrol(chosen, dataset, store)
-    if first:
-        open_run(run, chosen, resume)  # what is refused before leaves nothing behind
-    reached = run_training(
-        model, course, run, resume=resume, progress=not as_json, device=device or None
+    named = run_name(recipe, loss, None if seed is None else f"seed{seed}")
+    trained = train_recipe(
+        recipe,
+        out=out or Path("runs") / named,
+        features=features,
+        changes=changes,
+        loss=loss,
+        resume=resume,
+        progress=not as_json,
+        device=device,
     )
-    if not first:
+    if os.environ.get("RANK", "0") != "0":  # set by torchrun
         return
-    report = {
-        "run": str(run),
-        "epochs": reached.epoch,
-        "best_epoch": reached.best_epoch,
-        "dev_rsum": reached.best,
-    }
     if as_json:
-        typer.echo(json.dumps(report))
+        typer.echo(json.dumps(trained.to_dict()))
     else:
         typer.echo(
-            f"best dev rSum {reached.best:.1f} after epoch {reached.best_epoch} -> {run}"
+            f"best dev rSum {trained.dev_rsum:.1f} after epoch {trained.best_epoch} "
+            f"-> {trained.run}"
         )
-
-
-def _run_name(recipe: str, loss: str | None, seed: int | None) -> str:
-    parts = [recipe.removesuffix(".toml").replace("/", "-").lstrip(".-")]
-    parts += [loss] if loss else []
-    parts += [f"seed{seed}"] if seed is not None else []
-    return "-".join(parts)

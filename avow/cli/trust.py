@@ -6,62 +6,72 @@ from typing import Annotated
 
 import typer
 
+from avow.cli._options import AllowCode, Device, Features
+
+Runs = Annotated[
+    list[Path],
+    typer.Argument(help="Folders made by `avow train`; several are seeds of one recipe."),
+]
+FittedOn = Annotated[str, typer.Option(help="Split the probabilities are fitted on.")]
+Bank = Annotated[str, typer.Option(help="Split whose queries tell what is usual.")]
+DataFeatures = Annotated[
+    Path | None, typer.Option(help="Features of --data, where it is given.")
+]
+Judgements = Annotated[
+    Path | None, typer.Option(help="What people said of pairs of the split (JSON).")
+]
+Passes = Annotated[
+    int,
+    typer.Option(help="Passes with dropout on and with drawn batch statistics; 0: none."),
+]
+FromPixels = Annotated[
+    bool,
+    typer.Option(help="Also draw the backbone's batch statistics, from photographs."),
+]
+PixelsMost = Annotated[
+    int, typer.Option(help="Photographs asked from pixels, at random; 0: all.", min=0)
+]
+Relevant = Annotated[
+    str, typer.Option(help="Dataset to fit P(relevant) on, per query style: coco, …")
+]
+RelevantFeatures = Annotated[
+    Path | None, typer.Option(help="Features of --relevant, where it is given.")
+]
+Objects = Annotated[
+    Path | None, typer.Option(help="What photographs of --relevant hold (JSON).")
+]
+Corruption = Annotated[
+    bool, typer.Option(help="Also take words and regions away, and look again.")
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Where to write; default: `trust` in the first run.")
+]
+PrintJson = Annotated[bool, typer.Option("--json", help="Print the study as one JSON object.")]
+
 
 def trust(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(help="Folders made by `avow train`; several are seeds of one recipe."),
-    ],
+    runs: Runs,
     split: Annotated[str, typer.Option(help="Which split to judge.")] = "test",
-    fitted_on: Annotated[
-        str, typer.Option(help="Split the probabilities are fitted on.")
-    ] = "dev",
-    bank: Annotated[
-        str, typer.Option(help="Split whose queries tell what is usual.")
-    ] = "train",
+    fitted_on: FittedOn = "dev",
+    bank: Bank = "train",
     data: Annotated[str, typer.Option(help="Another dataset to judge: a shift.")] = "",
-    features: Annotated[
-        Path | None, typer.Option(help="Folder made by `avow features`.")
-    ] = None,
-    data_features: Annotated[
-        Path | None, typer.Option(help="Features of --data, where it is given.")
-    ] = None,
-    judgements: Annotated[
-        Path | None, typer.Option(help="What people said of pairs of the split (JSON).")
-    ] = None,
-    passes: Annotated[
-        int,
-        typer.Option(help="Passes with dropout on and with drawn batch statistics; 0: none."),
-    ] = 0,
-    from_pixels: Annotated[
-        bool,
-        typer.Option(help="Also draw the backbone's batch statistics, from photographs."),
-    ] = False,
-    pixels_most: Annotated[
-        int, typer.Option(help="Photographs asked from pixels, at random; 0: all.", min=0)
-    ] = 0,
-    relevant: Annotated[
-        str, typer.Option(help="Dataset to fit P(relevant) on, per query style: coco, …")
-    ] = "",
+    features: Features = None,
+    data_features: DataFeatures = None,
+    judgements: Judgements = None,
+    passes: Passes = 0,
+    from_pixels: FromPixels = False,
+    pixels_most: PixelsMost = 0,
+    relevant: Relevant = "",
     relevant_split: Annotated[str, typer.Option(help="Which split of --relevant.")] = "dev",
-    relevant_features: Annotated[
-        Path | None, typer.Option(help="Features of --relevant, where it is given.")
-    ] = None,
-    objects: Annotated[
-        Path | None, typer.Option(help="What photographs of --relevant hold (JSON).")
-    ] = None,
-    corruption: Annotated[
-        bool, typer.Option(help="Also take words and regions away, and look again.")
-    ] = True,
+    relevant_features: RelevantFeatures = None,
+    objects: Objects = None,
+    corruption: Corruption = True,
     splits: Annotated[int, typer.Option(help="Splits that promises are counted on.")] = 200,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write; default: `trust` in the first run.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, …; default: best.")] = "",
+    out: Out = None,
+    device: Device = "",
     memory: Annotated[str, typer.Option(help="Host memory for scores.")] = "2GB",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the study as one JSON object.")
-    ] = False,
+    allow_code: AllowCode = False,
+    as_json: PrintJson = False,
 ) -> None:
     """Measure how far answers can be trusted; write a page to look at.
 
@@ -70,8 +80,8 @@ def trust(
     """
     from avow.assembly.scores import Blocks, read_size
     from avow.core.device import chosen_device
-    from avow.trust.conduct import study_runs
-    from avow.trust.plan import Plan
+    from avow.study.plan import Plan
+    from avow.study.run import study_runs
 
     plan = Plan(
         split=split,
@@ -90,16 +100,15 @@ def trust(
         corruption=corruption,
         judgements=judgements,
         splits=splits,
+        allow_code=allow_code,
     )
-    folder = out or runs[0] / "trust"
-    studies, page = study_runs(
-        runs,
-        plan,
-        folder,
-        chosen_device(device),
-        Blocks(memory=read_size(memory)),
-        progress=not as_json,
-    )
+    blocks, place = Blocks(memory=read_size(memory)), out or runs[0] / "trust"
+    where = chosen_device(device)
+    studies, page = study_runs(runs, plan, place, where, blocks, progress=not as_json)
+    _print(studies, page, as_json)
+
+
+def _print(studies: list[dict], page: Path, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"studies": studies, "page": str(page)}))
         return

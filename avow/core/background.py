@@ -1,17 +1,19 @@
-"""What is usual for a candidate: how strongly reference queries point at it.
+"""Statistics of a candidate over a bank of reference queries: how much of a hub it is.
 
 Some candidates are hubs: they score well with every query, and a high score of theirs
-means little. A bank of reference queries (training captions, say) shows it. Its scores
-are summed up per candidate, so that a gallery of any size keeps a few numbers for each
-item and needs no bank at search time.
+means little. A bank of reference queries (training captions, for example) shows it. Its
+scores are summed up per candidate, so that a gallery of any size keeps a few numbers for
+each item and needs no bank at search time.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from avow.core.evidence import logsumexp
 
 
 @dataclass(frozen=True)
@@ -21,18 +23,18 @@ class Background:
     queries: int
     """How many reference queries there were."""
     tau: float
-    log_mean: Float[Tensor, "views candidates"]
-    """Logarithm of the mean of exp(s / tau): how much evidence it usually gets."""
-    mean: Float[Tensor, "views candidates"]
-    spread: Float[Tensor, "views candidates"]
+    log_mean: Float[np.ndarray, "views candidates"]
+    """Logarithm of the mean of exp(s / tau): the evidence it usually gets."""
+    mean: Float[np.ndarray, "views candidates"]
+    spread: Float[np.ndarray, "views candidates"]
     """Standard deviation."""
-    top: Float[Tensor, "views candidates kept"]
+    top: Float[np.ndarray, "views candidates kept"]
     """The largest scores, descending."""
 
     @classmethod
     def from_scores(
         cls,
-        blocks: Iterable[Float[Tensor, "views _ candidates"]],
+        blocks: Iterable[Float[np.ndarray, "views _ candidates"]],
         tau: float,
         kept: int = 32,
     ) -> "Background":
@@ -40,21 +42,24 @@ class Background:
         count, total, squares, log_sum, top = 0, 0.0, 0.0, None, None
         for block in blocks:
             count += block.shape[1]
-            total = total + block.sum(1).double()
-            squares = squares + block.square().sum(1).double()
-            gathered = (block / tau).logsumexp(1).double()
-            log_sum = gathered if log_sum is None else torch.logaddexp(log_sum, gathered)
-            seen = block.topk(min(kept, block.shape[1]), dim=1).values.transpose(1, 2)
-            seen = seen if top is None else torch.cat([top, seen], -1)
-            top = seen.topk(min(kept, seen.shape[-1])).values
+            total = total + block.sum(1).astype(np.float64)
+            squares = squares + np.square(block).sum(1).astype(np.float64)
+            columns = block.swapaxes(1, 2)
+            gathered = logsumexp(columns / tau).astype(np.float64)
+            log_sum = gathered if log_sum is None else np.logaddexp(log_sum, gathered)
+            top = _largest(columns if top is None else np.concatenate([top, columns], -1), kept)
         if top is None or log_sum is None:
             raise ValueError("a background needs at least one block of reference queries")
-        mean = torch.as_tensor(total) / count
-        variance = (torch.as_tensor(squares) / count - mean.square()).clamp(min=0)
-        log_mean = log_sum - torch.log(torch.tensor(float(count)))
-        return cls(count, tau, log_mean.float(), mean.float(), variance.sqrt().float(), top)
+        mean = np.asarray(total) / count
+        variance = np.maximum(np.asarray(squares) / count - np.square(mean), 0)
+        log_mean = (log_sum - math.log(count)).astype(np.float32)
+        spread = np.sqrt(variance).astype(np.float32)
+        return cls(count, tau, log_mean, mean.astype(np.float32), spread, top)
 
-    def of(self, candidates: Tensor) -> "Background":
+    def of(
+        self,
+        candidates: Int[np.ndarray, " some"] | Bool[np.ndarray, " candidates"],
+    ) -> "Background":
         """The same for a choice of candidates (positions or a mask)."""
         return Background(
             self.queries,
@@ -64,3 +69,12 @@ class Background:
             self.spread[:, candidates],
             self.top[:, candidates],
         )
+
+
+def _largest(
+    values: Float[np.ndarray, "views candidates n"], kept: int
+) -> Float[np.ndarray, "views candidates kept"]:
+    """The `kept` largest of every row, descending."""
+    if values.shape[-1] > kept:
+        values = np.partition(values, -kept, axis=-1)[..., -kept:]
+    return np.ascontiguousarray(np.sort(values, axis=-1)[..., ::-1])

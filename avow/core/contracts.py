@@ -24,70 +24,15 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from avow.core.background import Background
-from avow.core.fingerprint import of_text
-from avow.core.opinion import EvidenceKind
+from avow.core.datasets import PairedDataset as PairedDataset
+from avow.core.datasets import Split as Split
+from avow.core.experts import Experts as Experts
+from avow.core.queries import QueryBatch as QueryBatch
+from avow.core.renamed import renamed
+from avow.core.times import Times as Times
+from avow.core.tokeniser import Tokeniser as Tokeniser
 
 # --- what goes in -----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Split:
-    """Images and their captions: any number of captions per image, in any order."""
-
-    image_ids: tuple[str, ...]
-    captions: tuple[str, ...]
-    image_of: Int[np.ndarray, " captions"]
-    """For each caption, the position of its image in `image_ids`."""
-    files: tuple[Path, ...] | None = None
-    """One photograph per image, where the dataset has photographs."""
-    features: Path | None = None
-    """A `.npy` of features [rows, regions, dim], where it comes with them instead."""
-    feature_rows: Int[np.ndarray, " images"] | None = None
-    """For each image, its row in `features`."""
-    boxes: Path | None = None
-    """A `.npy` of where each of these regions lies [rows, regions, 4], in 0..1."""
-
-
-@dataclass(frozen=True)
-class PairedDataset:
-    """What every reader in `data/` returns."""
-
-    name: str
-    splits: dict[str, Split]
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever an image, a caption or a split changes."""
-        parts = [self.name]
-        for name, split in sorted(self.splits.items()):
-            parts += [name, *split.image_ids, *split.captions]
-            parts += [str(place) for place in split.image_of.tolist()]
-        return of_text(parts)
-
-
-class Tokeniser(ABC):
-    """Captions to numbers. A word may become several numbers (sub-words)."""
-
-    mask: int
-    """The number that stands for a hidden word."""
-
-    @abstractmethod
-    def words(self, caption: str) -> list[list[int]]:
-        """The numbers of each word in order, start and end marks included."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """One more than the largest number `words` can give."""
-
-    @property
-    def fixed_ends(self) -> bool:
-        """Whether augmentation must leave the first and last word alone."""
-        return False
-
-    @abstractmethod
-    def save(self, folder: Path) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -189,6 +134,23 @@ class Encoded:
         return Encoded(change(self.parts), change(self.present), boxes, edges)
 
 
+class TextPart(nn.Module):
+    """What training and saving ask of an encoder of texts; it may have nothing to offer."""
+
+    def pretrained_parameters(self) -> list[nn.Parameter]:
+        """What was learnt elsewhere, and is therefore trained more slowly."""
+        return []
+
+    def use_word_vectors(
+        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
+    ) -> int:
+        """Copy known vectors into the rows of the words `listed`; return how many."""
+        return 0
+
+    def save_parts(self, folder: Path) -> None:
+        """Write what rebuilding needs besides the weights."""
+
+
 class Method(nn.Module, ABC):
     """A way to compare images (or videos) with texts: one file in `methods/`."""
 
@@ -234,16 +196,22 @@ class Method(nn.Module, ABC):
 
     def pretrained_parameters(self) -> list[nn.Parameter]:
         """What was learnt elsewhere, and may be trained more slowly or later."""
-        return []
+        return self._text_part().pretrained_parameters()
 
     def use_word_vectors(
         self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
     ) -> int:
         """Start the vectors of the words `listed` from known ones; how many were known."""
-        return 0
+        return self._text_part().use_word_vectors(listed, words, vectors)
 
     def save_parts(self, folder: Path) -> None:
         """Write what rebuilding needs besides settings and weights."""
+        self._text_part().save_parts(folder)
+
+    def _text_part(self) -> TextPart:
+        """The encoder of texts, by its usual name; without one, a part that has nothing."""
+        text = getattr(self, "text", None)
+        return text if isinstance(text, TextPart) else TextPart()
 
 
 class VectorMethod(Method):
@@ -287,7 +255,10 @@ class PooledMethod(VectorMethod):
 
 # --- learning -------------------------------------------------------------------------
 
-Similarities = Callable[[], Sequence[Float[Tensor, "images texts"]]]
+Scores = Float[Tensor, "images texts"]
+Matches = Bool[Tensor, "images texts"]
+PerView = Float[Tensor, "views pairs"]
+Similarities = Callable[[], Sequence[Scores]]
 """Compares the batch afresh: one matrix per view (a view is one trained network)."""
 
 
@@ -334,20 +305,13 @@ class SiftingLoss(Loss):
     def sifts(self, epoch: int) -> bool: ...
 
     @abstractmethod
-    def glance(
-        self,
-        scores: Sequence[Float[Tensor, "images texts"]],
-        match: Bool[Tensor, "images texts"],
-    ) -> Float[Tensor, "views pairs"]:
+    def glance(self, scores: Sequence[Scores], match: Matches) -> PerView:
         """What each view makes of each pair of one batch."""
 
     @abstractmethod
     def settle(
-        self,
-        seen: Float[Tensor, "views pairs"],
-        before: Float[Tensor, "views pairs"] | None,
-        epoch: int,
-    ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
+        self, seen: PerView, before: PerView | None, epoch: int
+    ) -> tuple[PerView, PerView]:
         """The trust in all pairs from `epoch` on, and what to keep for the next time.
         seen: every `glance`, in the order of the split. before: what was kept last time."""
 
@@ -364,37 +328,14 @@ class Draw:
     """Where the method gives each query one vector."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Queries of one direction with all their candidates: what a probe may look at.
-
-    Queries are rows, whatever they are.
-    """
-
-    similarity: Float[Tensor, "views queries candidates"]
-    own: int
-    """The view that learnt this direction."""
-    tau: float = 0.05
-    kind: EvidenceKind = "exp"
-    background: Background | None = None
-    """What is usual for each candidate, where a bank of reference queries is at hand."""
-    runs: Float[Tensor, "runs queries candidates"] | None = None
-    """The same scores by independently trained runs."""
-    draws: Callable[[], Iterator[Draw]] | None = None
-    """The same queries again under dropout or drawn statistics, as often as wanted."""
-
-    @property
-    def together(self) -> Float[Tensor, "queries candidates"]:
-        """The averaged similarity, by which candidates are ranked."""
-        return self.similarity.mean(0)
-
-
 class Probe(ABC):
     """A way to doubt the first answer of every query: one file in `uncertainty/`."""
 
-    needs: frozenset[str] = frozenset()
-    """Which optional parts of `Asked` it cannot do without."""
+    needs: frozenset[str] = frozenset()  # optional parts of `QueryBatch` that it requires
 
     @abstractmethod
-    def measure(self, asked: Asked) -> dict[str, Float[Tensor, " queries"]]:
+    def measure(self, asked: QueryBatch) -> dict[str, Float[Tensor, " queries"]]:
         """Named measures; a larger number always means less trust."""
+
+
+__getattr__ = renamed(__name__, {"Asked": "QueryBatch"})

@@ -3,11 +3,13 @@
 * AvowError
   x UnknownName     - no method, loss, backbone, dataset ... is called that
   x BadRecipe       - a recipe asks for something that cannot be built
+    x CodeNotAllowed - a file names a Python module outside Avow, which was not allowed
   x BadData         - a dataset is missing a file, or its parts do not fit together
   x BadFeatures     - features are broken, of the wrong width, or of another backbone
   x WrongCheckpoint - the folder was made by another method, vocabulary or version
   x WrongTrust      - a trust was fitted for another model, gallery or kind of query
   x WrongIndex      - an index was made by another model, or another process writes to it
+    x Unavailable   - an index cannot be used at this moment; the same request may work later
   x BadQuery        - a filter or a question that cannot be read
   x MissingExtra    - an optional package is needed and is not installed
   x CannotServe     - the server cannot listen where it was told to
@@ -18,11 +20,23 @@ expected, and what to do. The command line prints it in one line without a trace
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+TRAIN = "train"
+"""The extra that brings `TRAIN_PACKAGES`: what a search with the shipped model never needs."""
+TRAIN_PACKAGES = frozenset({"torch", "transformers", "accelerate"})
 
 
 class AvowError(Exception):
-    """Base class: a mistake the user can mend, told in one sentence."""
+    """Base class of every error that Avow raises on purpose: a mistake that you can correct.
+
+    >>> try:
+    ...     avow.open("no-such-index")
+    ... except avow.AvowError as error:
+    ...     print(str(error).partition(".")[0])
+    There is no index in 'no-such-index'
+    """
 
 
 class UnknownName(AvowError):
@@ -37,6 +51,17 @@ class UnknownName(AvowError):
 
 class BadRecipe(AvowError):
     """The recipe names something real, but asks it for something it cannot do."""
+
+
+class CodeNotAllowed(BadRecipe):
+    """A file names a module outside Avow, and importing it would run its code."""
+
+    def __init__(self, module: str):
+        super().__init__(
+            f"The module {module!r} is not part of Avow, and importing it would run its code. "
+            "Expected a name of Avow's own. If you trust whoever made these files, allow it "
+            "with --allow-code (allow_code=True in Python)."
+        )
 
 
 class BadData(AvowError):
@@ -59,6 +84,10 @@ class WrongIndex(AvowError):
     """An index belongs to another model, is damaged, or is being written."""
 
 
+class Unavailable(WrongIndex):
+    """An index is being written, or its database server is away: try again."""
+
+
 class BadQuery(AvowError):
     """A filter, a vector or a question that cannot be understood."""
 
@@ -71,6 +100,18 @@ class MissingExtra(AvowError):
             f"{what} needs the package {package!r}, which is not installed. "
             f"Install it with: pip install 'avow[{extra}]'."
         )
+
+
+@contextmanager
+def training_half(what: str) -> Iterator[None]:
+    """Raise `MissingExtra` where `what` imports torch and the like, and they are not there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in TRAIN_PACKAGES:
+            raise
+        raise MissingExtra(what, package, TRAIN) from error
 
 
 class NoDevice(AvowError):

@@ -17,7 +17,7 @@ Paper: Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025, Eq. 3-
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -25,17 +25,23 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from avow.core.errors import BadRecipe
-
-EvidenceKind = Literal["exp", "relu", "softplus"]
+from avow.core.evidence import SMALLEST as _SMALLEST
+from avow.core.evidence import EvidenceKind
 
 _LARGEST_LOG = 80.0  # exp of it, and that over a small tau, are still float32
-_SMALLEST = 1e-30  # stands for "no evidence" where a logarithm is taken
 _SERIES_FROM = math.log(8.0)  # above it, three terms of the series are exact in float32
 
 
 @dataclass(frozen=True)
 class Opinion:
-    """One opinion per query, over its K candidates (the last axis)."""
+    """One opinion per query, over its K candidates (the last axis).
+
+    >>> opinion = avow.Opinion.from_similarity(torch.tensor([[0.6, 0.1, 0.0]]), tau=0.05)
+    >>> opinion.belief.argmax().item()
+    0
+    >>> round(float(opinion.belief.sum() + opinion.uncertainty), 4)
+    1.0
+    """
 
     log_evidence: Float[Tensor, "*queries K"]
 

@@ -15,8 +15,11 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 from PIL import Image
 
+from avow.core.evidence import EvidenceKind
 from avow.core.fingerprint import LENGTH
-from avow.core.opinion import EvidenceKind
+
+LONGEST_TEXT = 10_000
+"""Characters of a text that an encoder is given; models read far fewer."""
 
 
 class Encoder(ABC):
@@ -44,6 +47,15 @@ class Encoder(ABC):
     @abstractmethod
     def encode_prepared(self, pixels: np.ndarray) -> Float[np.ndarray, "items dim"]: ...
 
+    def encode_without_cells(
+        self, pixels: np.ndarray
+    ) -> Float[np.ndarray, "variants dim"] | None:
+        """One prepared photograph whole, then each time without one of its grid cells.
+
+        The cells form a square, row by row. None where the model has no cells.
+        """
+        return None
+
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]: ...
 
@@ -58,6 +70,12 @@ class Encoder(ABC):
         self, photographs: Sequence[Image.Image]
     ) -> Float[np.ndarray, "items dim"]:
         return self.encode_prepared(np.stack([self.prepare(one) for one in photographs]))
+
+
+Queries = Float32[np.ndarray, "queries dim"]
+Ids = Int64[np.ndarray, " chosen"]
+Nearest = tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]
+"""Ids of the nearest items of each query, and their scores."""
 
 
 class Index(ABC):
@@ -78,12 +96,7 @@ class Index(ABC):
         """Take vectors out; ids that are not there are ignored."""
 
     @abstractmethod
-    def search(
-        self,
-        queries: Float32[np.ndarray, "queries dim"],
-        k: int,
-        among: Int64[np.ndarray, " chosen"] | None = None,
-    ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
+    def search(self, queries: Queries, k: int, among: Ids | None = None) -> Nearest:
         """The k largest dot products, best first, ties by the smaller id.
 
         among: only these ids count. Where there are fewer than k, all are found.

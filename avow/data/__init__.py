@@ -1,5 +1,6 @@
-"""Datasets: one reader per file layout, and captions as numbers.
+"""Datasets: readers of file layouts (`readers`), captions as numbers, stored features."""
 
-Files without a leading underscore are readers, named as in recipes; the others are
-shared by them or by training.
-"""
+from avow.core.renamed import Moved, keep_old_paths
+
+_READERS = ("coco", "compact", "flickr8k", "karpathy", "pairs", "precomp", "sample")
+keep_old_paths(__name__, {name: Moved(f"avow.data.readers.{name}") for name in _READERS})

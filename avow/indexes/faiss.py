@@ -11,12 +11,17 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from avow.core import checksums
+from avow.core.documents import read_object
 from avow.core.errors import MissingExtra, WrongIndex
-from avow.core.files import new_folder
-from avow.core.searching import Index
+from avow.core.files import new_folder, recover
+from avow.core.searching import Ids, Index, Nearest, Queries
 from avow.indexes._vectors import best_of, checked, last_of_each
 
 Kind = Literal["flat", "hnsw"]
+_INSIDE = {"flat": b"IxFI", "hnsw": b"IHNf"}
+"""How Faiss marks an index in a file; ours stands inside an `IndexIDMap2`, marked `IxM2`."""
+_START = 4 + 33 + 4  # mark, header of the outer index, mark of the inner one
 
 
 class Faiss(Index):
@@ -48,12 +53,7 @@ class Faiss(Index):
         else:
             self._index.remove_ids(self._faiss.IDSelectorBatch(there))
 
-    def search(
-        self,
-        queries: Float32[np.ndarray, "queries dim"],
-        k: int,
-        among: Int64[np.ndarray, " chosen"] | None = None,
-    ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
+    def search(self, queries: Queries, k: int, among: Ids | None = None) -> Nearest:
         queries = checked(queries, self.dim)
         self._settle()
         total, chosen = self._index.ntotal, None
@@ -90,25 +90,31 @@ class Faiss(Index):
             self._faiss.write_index(self._index, str(home / "vectors.faiss"))
             about = {"engine": "faiss", "dim": self.dim, "kind": self.kind}
             about |= {"links": self.links, "effort": self.effort}
-            (home / "faiss.json").write_text(json.dumps(about))
+            about |= {"vectors": checksums.of_file(home / "vectors.faiss")}
+            (home / "faiss.json").write_text(json.dumps(checksums.sealed(about)))
 
     @classmethod
     def open(cls, folder: Path, dim: int) -> "Faiss":
+        recover(folder)
         try:
-            about = json.loads((folder / "faiss.json").read_text())
+            about = _about(folder)
+            kept = [about[key] for key in ("kind", "links", "effort")]
+            if kept[0] not in _INSIDE or not all(type(one) is int for one in kept[1:]):
+                raise ValueError("its settings are not those of such an index")
+            _check_kind(folder / "vectors.faiss", kept[0])
             index = _library().read_index(str(folder / "vectors.faiss"))
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
             told = " ".join(str(error).split())[:200]
             raise WrongIndex(
                 f"There is no Faiss index in {str(folder)!r} ({told}). Expected a folder "
-                "that an index was saved to."
+                "that an index was saved to; run `avow index FOLDER` to make it again."
             ) from error
         if index.d != dim:
             raise WrongIndex(
                 f"The index in {str(folder)!r} has vectors of {index.d} numbers. Expected "
                 f"{dim}; open it with the model that made it."
             )
-        made = cls(dim, about["kind"], about["links"], about["effort"])
+        made = cls(dim, *kept)
         made._index = index
         return made
 
@@ -158,6 +164,27 @@ class Faiss(Index):
 
     def _all_ids(self) -> Int64[np.ndarray, " items"]:
         return self._faiss.vector_to_array(self._index.id_map).astype(np.int64)
+
+
+def _check_kind(file: Path, kind: str) -> None:
+    """Refuse other kinds than the two made here: some of them name files of their own."""
+    if not file.is_file():
+        raise ValueError("there is no 'vectors.faiss'")
+    with file.open("rb") as stream:
+        start = stream.read(_START)
+    if start[:4] != b"IxM2" or start[-4:] != _INSIDE[kind]:
+        raise ValueError("'vectors.faiss' is another kind of index")
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """What was saved beside the vectors, and that both are as they were saved."""
+    about = read_object(folder / "faiss.json")
+    fits = checksums.intact(about)
+    if fits is None and "vectors" not in about:  # saved before there were checksums
+        return about
+    if not fits or about["vectors"] != checksums.of_file(folder / "vectors.faiss"):
+        raise ValueError("damaged: a checksum does not fit")
+    return about
 
 
 def _library() -> Any:

@@ -9,21 +9,23 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from avow.core.errors import MissingExtra, WrongIndex
-from avow.core.files import new_folder
-from avow.core.searching import Index
+from avow.core.errors import MissingExtra, Unavailable, WrongIndex
+from avow.core.files import new_folder, recover
+from avow.core.searching import Ids, Index, Nearest, Queries
 from avow.indexes._vectors import best_of, checked, last_of_each
 
 Kind = Literal["exact", "hnsw"]
+T = TypeVar("T")
 _FETCHED_AT_ONCE = 4096
+_PATIENCE = 10  # seconds to wait for a server that does not answer
 _OWN = re.compile("avow_[0-9a-f]{32}")
 
 
@@ -38,7 +40,8 @@ class PgVector(Index):
                 f"The table {self.table!r} has no usable name. Expected letters, digits "
                 "and underscores."
             )
-        self._link, self._vector = _connect(dsn or os.environ.get("AVOW_PG_DSN", ""))
+        self._dsn, self._ended = dsn or os.environ.get("AVOW_PG_DSN", ""), False
+        self._link, self._vector = _connect(self._dsn)
         self._ask(
             f"CREATE TABLE IF NOT EXISTS {self.table} "
             f"(id bigint PRIMARY KEY, vector vector({int(dim)}) NOT NULL)"
@@ -54,22 +57,21 @@ class PgVector(Index):
     ) -> None:
         vectors = checked(vectors, self.dim)
         rows = [(int(ids[n]), self._vector(vectors[n])) for n in last_of_each(ids)]
-        with _sentences(), self._link.transaction(), self._link.cursor() as cursor:
-            cursor.executemany(
-                f"INSERT INTO {self.table} VALUES (%s, %s) "
-                "ON CONFLICT (id) DO UPDATE SET vector = excluded.vector",
-                rows,
-            )
+
+        def insert(link: Any) -> None:
+            with link.transaction(), link.cursor() as cursor:
+                cursor.executemany(
+                    f"INSERT INTO {self.table} VALUES (%s, %s) "
+                    "ON CONFLICT (id) DO UPDATE SET vector = excluded.vector",
+                    rows,
+                )
+
+        self._connected(insert)
 
     def delete(self, ids: Int64[np.ndarray, " items"]) -> None:
         self._ask(f"DELETE FROM {self.table} WHERE id = ANY(%s)", [ids.tolist()])
 
-    def search(
-        self,
-        queries: Float32[np.ndarray, "queries dim"],
-        k: int,
-        among: Int64[np.ndarray, " chosen"] | None = None,
-    ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
+    def search(self, queries: Queries, k: int, among: Ids | None = None) -> Nearest:
         queries = checked(queries, self.dim)
         found = max(0, min(k, self._count(among)))
         ids = np.empty((len(queries), found), np.int64)
@@ -103,6 +105,7 @@ class PgVector(Index):
 
     @classmethod
     def open(cls, folder: Path, dim: int) -> "PgVector":
+        recover(folder)
         try:
             about = json.loads((folder / "pgvector.json").read_text())
         except (OSError, ValueError) as error:
@@ -136,6 +139,7 @@ class PgVector(Index):
             )
 
     def close(self) -> None:
+        self._ended = True
         self._link.close()
 
     def _one(
@@ -169,9 +173,30 @@ class PgVector(Index):
         self, statement: str, values: Sequence[Any] | dict[str, Any] = ()
     ) -> list[tuple[Any, ...]]:
         """The rows of the answer; none where a statement answers nothing."""
-        with _sentences():
-            done = self._link.execute(statement, values)
+
+        def fetch(link: Any) -> list[tuple[Any, ...]]:
+            done = link.execute(statement, values)
             return done.fetchall() if done.description else []
+
+        return self._connected(fetch)
+
+    def _connected(self, work: Callable[[Any], T]) -> T:
+        """Do something with the connection; once more with a new one where it was lost.
+
+        Every statement here may be repeated: it selects, deletes ids, or replaces rows.
+        """
+        import psycopg
+
+        link = self._link
+        with _sentences():
+            try:
+                return work(link)
+            except (psycopg.OperationalError, psycopg.InterfaceError):
+                if self._ended or not (link.closed or link.broken):
+                    raise
+        self._link, self._vector = _connect(self._dsn)
+        with _sentences():
+            return work(self._link)
 
 
 def _numbers(vector: Any) -> np.ndarray:
@@ -187,7 +212,8 @@ def _sentences() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         told = " ".join(str(error).split())[:200]
-        raise WrongIndex(
+        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        raise (Unavailable if lost else WrongIndex)(
             f"PostgreSQL cannot be used ({told}). Expected a running server with the "
             "extension 'vector' for its processor; check AVOW_PG_DSN and the server's log."
         ) from error
@@ -198,6 +224,7 @@ def _connect(dsn: str) -> tuple[Any, Any]:
         import psycopg
         from pgvector import Vector
         from pgvector.psycopg import register_vector
+        from psycopg.conninfo import make_conninfo
     except ImportError as error:
         raise MissingExtra("The engine 'pgvector'", "psycopg, pgvector", "pg") from error
     if not dsn:
@@ -206,7 +233,10 @@ def _connect(dsn: str) -> tuple[Any, Any]:
             "PostgreSQL in AVOW_PG_DSN, such as postgresql://user@host/database."
         )
     with _sentences():
-        link = psycopg.connect(dsn, autocommit=True)
+        waits = (
+            dsn if "connect_timeout" in dsn else make_conninfo(dsn, connect_timeout=_PATIENCE)
+        )
+        link = psycopg.connect(waits, autocommit=True)
         link.execute("CREATE EXTENSION IF NOT EXISTS vector")
         register_vector(link)
         # an extension built for another processor ends the server with the first product:

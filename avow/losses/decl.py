@@ -29,7 +29,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from avow.core.contracts import Lesson, SiftingLoss, Similarities
+from avow.core.contracts import Lesson, Matches, PerView, Scores, SiftingLoss, Similarities
 from avow.core.errors import BadRecipe
 from avow.core.opinion import EvidenceKind, Opinion, kl_to_uniform, log_evidence, squared_risk
 from avow.losses.hinge import violation
@@ -81,17 +81,26 @@ def check_fewest(fewest: int) -> None:
 
 @dataclass(frozen=True)
 class Decl(SiftingLoss):
-    tau: float
-    evidence: EvidenceKind
-    risk: Risk
-    hinge: float
-    kl: float
-    margin: float
-    easing: float
-    fewest: int
-    warm_up: int
-    sift: bool
-    views: int = 1
+    """hinge, kl: lambda 1 and lambda 2 of the paper. easing, fewest: its eta and mu.
+
+    warm_up: epochs that believe every pair. sift: whether pairs are judged at all.
+    """
+
+    tau: float = 0.1
+    evidence: EvidenceKind = "exp"
+    risk: Risk = "evidence"
+    hinge: float = 0.8
+    kl: float = 0.1
+    margin: float = 0.2
+    easing: float = 0.025
+    fewest: int = 5
+    warm_up: int = 5
+    sift: bool = True
+
+    views = 1
+
+    def __post_init__(self) -> None:
+        check_fewest(self.fewest)
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         (scores,) = similarities()
@@ -135,11 +144,7 @@ class Decl(SiftingLoss):
     def sifts(self, epoch: int) -> bool:
         return self.sift and epoch >= self.warm_up
 
-    def glance(
-        self,
-        scores: Sequence[Float[Tensor, "images texts"]],
-        match: Bool[Tensor, "images texts"],
-    ) -> Float[Tensor, "views pairs"]:
+    def glance(self, scores: Sequence[Scores], match: Matches) -> PerView:
         """1 where a pair, or another of the same image, has the most two-way evidence."""
         found = []
         for one in scores:
@@ -148,30 +153,10 @@ class Decl(SiftingLoss):
         return torch.stack(found)
 
     def settle(
-        self,
-        seen: Float[Tensor, "views pairs"],
-        before: Float[Tensor, "views pairs"] | None,
-        epoch: int,
-    ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
+        self, seen: PerView, before: PerView | None, epoch: int
+    ) -> tuple[PerView, PerView]:
         """Every look counts as it is; nothing is remembered."""
         return seen, seen
 
 
-def build(
-    tau: float = 0.1,
-    evidence: EvidenceKind = "exp",
-    risk: Risk = "evidence",
-    hinge: float = 0.8,
-    kl: float = 0.1,
-    margin: float = 0.2,
-    easing: float = 0.025,
-    fewest: int = 5,
-    warm_up: int = 5,
-    sift: bool = True,
-) -> Decl:
-    """hinge, kl: lambda 1 and lambda 2 of the paper. easing, fewest: its eta and mu.
-
-    warm_up: epochs that believe every pair. sift: whether pairs are judged at all.
-    """
-    check_fewest(fewest)
-    return Decl(tau, evidence, risk, hinge, kl, margin, easing, fewest, warm_up, sift)
+build = Decl

@@ -38,24 +38,36 @@ class Hinge(Loss):
     hardest: bool
     warm_up: int
     reduce: Reduce
+    risk_steps: int
     views: int = 1
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
-        (scores,) = similarities()
+        for _ in range(self.risk_steps):
+            (scores,) = similarities()
+            yield self._value(scores, lesson)
+
+    def _value(
+        self, scores: Float[Tensor, "images texts"], lesson: Lesson
+    ) -> Float[Tensor, ""]:
         to_text = violation(scores, lesson.match, self.margin)
         to_image = violation(scores.T, lesson.match.T, self.margin)
         if self.hardest and lesson.epoch >= self.warm_up:
             value = to_text.amax(-1).sum() + to_image.amax(-1).sum()
         else:
             value = to_text.sum() + to_image.sum()
-        yield value / len(scores) if self.reduce == "mean" else value
+        return value / len(scores) if self.reduce == "mean" else value
 
 
 def build(
-    margin: float = 0.2, hardest: bool = True, warm_up: int = 1, reduce: Reduce = "sum"
+    margin: float = 0.2,
+    hardest: bool = True,
+    warm_up: int = 1,
+    reduce: Reduce = "sum",
+    risk_steps: int = 1,
 ) -> Hinge:
     """warm_up: epochs that sum over all negatives before the hardest one takes over.
 
-    reduce: sum over the batch, as most systems have it, or mean, as DivE does.
+    reduce: sum over the batch, as most systems have it, or mean, as DivE does. risk_steps:
+    steps per batch; more than 1 compares losses at equal numbers of steps.
     """
-    return Hinge(margin, hardest, warm_up, reduce)
+    return Hinge(margin, hardest, warm_up, reduce, risk_steps)

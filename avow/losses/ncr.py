@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from avow.core.contracts import Lesson, SiftingLoss, Similarities
+from avow.core.contracts import Lesson, Matches, PerView, Scores, SiftingLoss, Similarities
 from avow.losses._mixture import chance_of_higher
 from avow.losses.hinge import violation
 
@@ -63,13 +63,21 @@ def softened(label: Float[Tensor, " pairs"], curve: Curve) -> Float[Tensor, " pa
 
 @dataclass(frozen=True)
 class Ncr(SiftingLoss):
-    margin: float
-    curve: Curve
-    warm_up: int
-    wrong_from: int
-    threshold: float
-    text_margin: TextMargin
-    views: int = 2
+    """curve: how a label becomes a margin. warm_up: epochs that believe every pair.
+
+    wrong_from: epoch from which pairs that are probably wrong are learnt from as well; the
+    paper begins after half of the epochs. threshold: probability above which a pair counts
+    as right.
+    """
+
+    margin: float = 0.2
+    curve: Curve = "exponential"
+    warm_up: int = 1
+    wrong_from: int = 20
+    threshold: float = 0.5
+    text_margin: TextMargin = "candidate"
+
+    views = 2
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         scores = list(similarities())
@@ -122,19 +130,12 @@ class Ncr(SiftingLoss):
     def sifts(self, epoch: int) -> bool:
         return epoch >= self.warm_up
 
-    def glance(
-        self,
-        scores: Sequence[Float[Tensor, "images texts"]],
-        match: Bool[Tensor, "images texts"],
-    ) -> Float[Tensor, "views pairs"]:
+    def glance(self, scores: Sequence[Scores], match: Matches) -> PerView:
         return torch.stack([mean_cost(one, match, self.margin) for one in scores])
 
     def settle(
-        self,
-        seen: Float[Tensor, "views pairs"],
-        before: Float[Tensor, "views pairs"] | None,
-        epoch: int,
-    ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
+        self, seen: PerView, before: PerView | None, epoch: int
+    ) -> tuple[PerView, PerView]:
         """Each view's probabilities go to the other view."""
         return torch.stack([self._right(cost) for cost in seen]).flip(0), seen
 
@@ -149,18 +150,4 @@ class Ncr(SiftingLoss):
         return right
 
 
-def build(
-    margin: float = 0.2,
-    curve: Curve = "exponential",
-    warm_up: int = 1,
-    wrong_from: int = 20,
-    threshold: float = 0.5,
-    text_margin: TextMargin = "candidate",
-) -> Ncr:
-    """curve: how a label becomes a margin. warm_up: epochs that believe every pair.
-
-    wrong_from: epoch from which pairs that are probably wrong are learnt from as well; the
-    paper begins after half of the epochs. threshold: probability above which a pair counts
-    as right.
-    """
-    return Ncr(margin, curve, warm_up, wrong_from, threshold, text_margin)
+build = Ncr

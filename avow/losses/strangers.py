@@ -24,23 +24,31 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from avow.core.contracts import Lesson, SiftingLoss, Similarities
+from avow.blocks.null_comparison import chance_of_right, normal_scores
+from avow.core.contracts import Lesson, Matches, PerView, Scores, SiftingLoss, Similarities
 from avow.core.opinion import EvidenceKind, Opinion, dirichlet_risk, kl_to_uniform
-from avow.losses._null import chance_of_right, normal_scores
 from avow.losses.decl import believed, shared
 from avow.losses.tcl import agreement
 
 
 @dataclass(frozen=True)
 class Strangers(SiftingLoss):
-    tau: float
-    evidence: EvidenceKind
-    kl_rate: float
-    kl_most: float
-    agreement_steps: int
-    apart: int
-    meet_at: float
-    views: int = 2
+    """apart: epochs in which the views learn from halves and judge each other's; 0 is TCL.
+
+    meet_at: the share of pairs believed at which they stop that earlier; above 1 for never.
+    Half of the pairs must be enough to learn from: a few thousand, rather than hundreds.
+    The rest as in `tcl`: agreement steps begin when the views have met.
+    """
+
+    tau: float = 0.05
+    evidence: EvidenceKind = "exp"
+    kl_rate: float = 0.005
+    kl_most: float = 1.0
+    agreement_steps: int = 3
+    apart: int = 3
+    meet_at: float = 0.5
+
+    views = 2
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         scores = list(similarities())
@@ -81,22 +89,15 @@ class Strangers(SiftingLoss):
     def sifts(self, epoch: int) -> bool:
         return epoch <= self.apart
 
-    def glance(
-        self,
-        scores: Sequence[Float[Tensor, "images texts"]],
-        match: Bool[Tensor, "images texts"],
-    ) -> Float[Tensor, "views pairs"]:
+    def glance(self, scores: Sequence[Scores], match: Matches) -> PerView:
         """How each pair stands among combinations that belong to nobody."""
         return torch.stack(
             [normal_scores(self._opinion(one).log_evidence, match) for one in scores]
         )
 
     def settle(
-        self,
-        seen: Float[Tensor, "views pairs"],
-        before: Float[Tensor, "views pairs"] | None,
-        epoch: int,
-    ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
+        self, seen: PerView, before: PerView | None, epoch: int
+    ) -> tuple[PerView, PerView]:
         first = torch.arange(seen.shape[1]) < seen.shape[1] / 2
         learns = torch.stack([first, ~first])
         if epoch == 0:  # nobody has learnt anything, and nobody is doubted
@@ -121,19 +122,4 @@ def _judged(
     return chance_of_right(torch.where(first, seen[1], seen[0]))
 
 
-def build(
-    tau: float = 0.05,
-    evidence: EvidenceKind = "exp",
-    kl_rate: float = 0.005,
-    kl_most: float = 1.0,
-    agreement_steps: int = 3,
-    apart: int = 3,
-    meet_at: float = 0.5,
-) -> Strangers:
-    """apart: epochs in which the views learn from halves and judge each other's; 0 is TCL.
-
-    meet_at: the share of pairs believed at which they stop that earlier; above 1 for never.
-    Half of the pairs must be enough to learn from: a few thousand, rather than hundreds.
-    The rest as in `tcl`: agreement steps begin when the views have met.
-    """
-    return Strangers(tau, evidence, kl_rate, kl_most, agreement_steps, apart, meet_at)
+build = Strangers

@@ -48,23 +48,31 @@ class Tcl(Loss):
     agree_from: int
     learn: Learn
     views: int
+    risk_steps: int
     weighs = True
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
-        scores = list(similarities())
         sides = [believed(lesson.match, trust) for trust in lesson.trust]
         weight = min(self.kl_most, self.kl_rate * lesson.epoch)
-        if self.learn == "both":
-            yield self._learn(scores[0], sides[0], weight) + self._learn(
-                scores[1].T, sides[1].T, weight
-            )
-            agrees = lesson.epoch >= self.agree_from
-            for _ in range(self.agreement_steps if agrees else 0):
+        for _ in range(self.risk_steps):
+            yield self._risk(list(similarities()), sides, weight)
+        if self.learn == "both" and lesson.epoch >= self.agree_from:
+            for _ in range(self.agreement_steps):
                 yield agreement(*similarities(), tau=self.tau, evidence=self.evidence)
-        elif self.learn == "image":
-            yield self._learn(scores[0], sides[0], weight)
-        else:
-            yield self._learn(scores[0].T, sides[0].T, weight)
+
+    def _risk(
+        self,
+        scores: list[Float[Tensor, "images texts"]],
+        sides: list[Float[Tensor, "images texts"]],
+        kl_weight: float,
+    ) -> Float[Tensor, ""]:
+        """Each view learns the direction of its own."""
+        if self.learn == "text":
+            return self._learn(scores[0].T, sides[0].T, kl_weight)
+        to_text = self._learn(scores[0], sides[0], kl_weight)
+        if self.learn == "image":
+            return to_text
+        return to_text + self._learn(scores[1].T, sides[1].T, kl_weight)
 
     def _learn(
         self,
@@ -105,10 +113,13 @@ def build(
     agreement_steps: int = 3,
     agree_from: int = 1,
     learn: Learn = "both",
+    risk_steps: int = 1,
 ) -> Tcl:
     """tau: evidence temperature. kl_rate: how fast the KL weight grows, per epoch.
 
-    agreement_steps: T_max of the paper, extra steps per batch; 0 for none.
+    agreement_steps: T_max of the paper, extra steps per batch; 0 for none. risk_steps: steps
+    on the risk per batch, 1 in the paper; more compares losses at equal numbers of steps.
     """
     views = 2 if learn == "both" else 1
-    return Tcl(tau, evidence, kl_rate, kl_most, agreement_steps, agree_from, learn, views)
+    settings = (tau, evidence, kl_rate, kl_most, agreement_steps, agree_from, learn)
+    return Tcl(*settings, views, risk_steps)

@@ -24,7 +24,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from avow.core.contracts import Lesson, SiftingLoss, Similarities
+from avow.blocks.null_comparison import chance_of_right, normal_scores
+from avow.core.contracts import Lesson, Matches, PerView, Scores, SiftingLoss, Similarities
 from avow.core.opinion import (
     EvidenceKind,
     Opinion,
@@ -33,7 +34,6 @@ from avow.core.opinion import (
     squared_risk,
 )
 from avow.losses._mixture import chance_of_higher
-from avow.losses._null import chance_of_right, normal_scores
 from avow.losses.decl import (
     believed,
     check_fewest,
@@ -50,24 +50,34 @@ Ask = Literal["own", "other", "mean", "both"]
 
 @dataclass(frozen=True)
 class TclDecl(SiftingLoss):
-    tau: float
-    evidence: EvidenceKind
-    risk: Risk
-    kl_rate: float
-    kl_least: float
-    kl_most: float
-    hinge: float
-    margin: float
-    easing: float
-    fewest: int
-    agreement_steps: int
-    agree_from: int
-    warm_up: int
-    judge: Judge
-    ask: Ask
-    history: float
-    round: bool
-    views: int = 2
+    """kl_least, kl_rate, kl_most: weight of the KL term at first, more per epoch, at most.
+
+    hinge, easing, fewest: DECL's hinge beside the evidence, as in `decl`; 0 for none.
+    ask: whose sifting a view learns by. history: share of the past in it, 0 to 1.
+    """
+
+    tau: float = 0.05
+    evidence: EvidenceKind = "exp"
+    risk: Risk = "entropy"
+    kl_rate: float = 0.005
+    kl_least: float = 0.0
+    kl_most: float = 1.0
+    hinge: float = 0.0
+    margin: float = 0.2
+    easing: float = 0.025
+    fewest: int = 5
+    agreement_steps: int = 3
+    agree_from: int = 1
+    warm_up: int = 2
+    judge: Judge = "null"
+    ask: Ask = "mean"
+    history: float = 0.5
+    round: bool = False
+
+    views = 2
+
+    def __post_init__(self) -> None:
+        check_fewest(self.fewest)
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         scores = list(similarities())
@@ -109,11 +119,7 @@ class TclDecl(SiftingLoss):
     def sifts(self, epoch: int) -> bool:
         return epoch >= self.warm_up
 
-    def glance(
-        self,
-        scores: Sequence[Float[Tensor, "images texts"]],
-        match: Bool[Tensor, "images texts"],
-    ) -> Float[Tensor, "views pairs"]:
+    def glance(self, scores: Sequence[Scores], match: Matches) -> PerView:
         """How far the pair's two-way evidence exceeds that of its rivals in the batch.
 
         The rivals are taken together, or the strongest alone where argmax judges.
@@ -131,11 +137,8 @@ class TclDecl(SiftingLoss):
         return torch.stack(found).clamp(-1e4, 1e4)
 
     def settle(
-        self,
-        seen: Float[Tensor, "views pairs"],
-        before: Float[Tensor, "views pairs"] | None,
-        epoch: int,
-    ) -> tuple[Float[Tensor, "views pairs"], Float[Tensor, "views pairs"]]:
+        self, seen: PerView, before: PerView | None, epoch: int
+    ) -> tuple[PerView, PerView]:
         kept = seen if before is None else self.history * before + (1 - self.history) * seen
         asked = {
             "own": lambda: kept,
@@ -150,47 +153,4 @@ class TclDecl(SiftingLoss):
         return (trust.round() if self.round else trust), kept
 
 
-def build(
-    tau: float = 0.05,
-    evidence: EvidenceKind = "exp",
-    risk: Risk = "entropy",
-    kl_rate: float = 0.005,
-    kl_least: float = 0.0,
-    kl_most: float = 1.0,
-    hinge: float = 0.0,
-    margin: float = 0.2,
-    easing: float = 0.025,
-    fewest: int = 5,
-    agreement_steps: int = 3,
-    agree_from: int = 1,
-    warm_up: int = 2,
-    judge: Judge = "null",
-    ask: Ask = "mean",
-    history: float = 0.5,
-    round: bool = False,
-) -> TclDecl:
-    """kl_least, kl_rate, kl_most: weight of the KL term at first, more per epoch, at most.
-
-    hinge, easing, fewest: DECL's hinge beside the evidence, as in `decl`; 0 for none.
-    ask: whose sifting a view learns by. history: share of the past in it, 0 to 1.
-    """
-    check_fewest(fewest)
-    return TclDecl(
-        tau,
-        evidence,
-        risk,
-        kl_rate,
-        kl_least,
-        kl_most,
-        hinge,
-        margin,
-        easing,
-        fewest,
-        agreement_steps,
-        agree_from,
-        warm_up,
-        judge,
-        ask,
-        history,
-        round,
-    )
+build = TclDecl

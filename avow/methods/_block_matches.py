@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from avow.blocks import lean
+from avow.blocks import attention_inference as inference
 from avow.blocks.attention import Focus
 from avow.core.contracts import Encoded
 
@@ -66,17 +66,17 @@ def block_matches(
     total = products.sum(0)
     seen, said = visual.present[:, :, None, None], text.present.T
 
-    chosen = lean.focus(total, seen, said, how, along=1)
+    chosen = inference.focus(total, seen, said, how, along=1)
     by_text = chosen.view(-1, words, texts).permute(2, 1, 0).contiguous()
     square = _squares(by_text, text).view(texts, -1, images, regions)
     dot = torch.mul(products, chosen).sum(3).permute(3, 0, 1, 2)
     total_weight = by_text.sum(1).view(texts, 1, images, regions)
-    by_region = lean.cosine(dot, square, total_weight, visual.lengths).permute(2, 0, 3, 1)
+    by_region = inference.cosine(dot, square, total_weight, visual.lengths).permute(2, 0, 3, 1)
 
-    chosen = lean.focus(total, said, seen, how, along=2)
+    chosen = inference.focus(total, said, seen, how, along=2)
     square = _squares(chosen.flatten(2), visual).view(images, -1, words, texts)
     dot = products.mul_(chosen).sum(2).transpose(0, 1)
-    by_word = lean.cosine(dot, square, chosen.sum(1)[:, None], text.lengths.mT)
+    by_word = inference.cosine(dot, square, chosen.sum(1)[:, None], text.lengths.mT)
     by_word = by_word.permute(0, 3, 2, 1)
     return by_region, by_word
 

@@ -9,24 +9,36 @@ tiles of items, so that what it makes in between stays below a size that is a se
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Literal, get_args
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from avow.blocks.encoders import EncoderSettings
 from avow.blocks.normalise import unit
-from avow.blocks.projection import VisualProjection
 from avow.blocks.squash import Squash, squashed
-from avow.blocks.text import TextEncoder, TextKind, build_text
 from avow.blocks.tiles import MB, in_tiles, usual
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 
 NormKind = Literal["both", "image", "text", "none"]
 Side = Literal["image", "text"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartwiseSettings(EncoderSettings):
+    """norm: which sides have their parts made unit vectors.
+
+    tile_mb: the most that one intermediate tensor may take; 0 chooses for the device.
+    recompute: forget them, and compute them again for the gradient.
+    """
+
+    norm: NormKind = "both"
+    squash: Squash = "auto"
+    tile_mb: int = 0
+    recompute: bool = False
 
 
 class Pairing(nn.Module, ABC):
@@ -54,25 +66,15 @@ class Partwise(Method):
 
     takes_bf16 = True
 
-    def __init__(
-        self,
-        visual: VisualProjection,
-        text: TextEncoder,
-        pairing: Pairing,
-        *,
-        norm: NormKind,
-        whole: Side | None,
-        dropout_head: float,
-        squash: Squash,
-        tile_mb: int,
-        recompute: bool,
-    ):
+    def __init__(self, pairing: Pairing, settings: PartwiseSettings, whole: Side | None = None):
+        """whole: on which side the first part of every item is the item as a whole."""
         super().__init__()
-        self.visual, self.text, self.pairing = visual, text, pairing
-        self.norm, self.whole = norm, whole
-        self.squash: Squash = squash
-        self.drop = nn.Dropout(dropout_head)
-        self.tile_mb, self.recompute = tile_mb, recompute
+        text = settings.text_encoder()
+        self.visual, self.text, self.pairing = settings.linear_projection(), text, pairing
+        self.norm, self.whole = settings.norm, whole
+        self.squash: Squash = settings.squash
+        self.drop = nn.Dropout(settings.dropout_head)
+        self.tile_mb, self.recompute = settings.tile_mb, settings.recompute
 
     def encode_visual(self, visual: Regions) -> Encoded:
         parts = self._finish(self.visual(visual.features), "image", visual.present)
@@ -99,17 +101,6 @@ class Partwise(Method):
     def similarity(self, visual: Encoded, text: Encoded) -> Float[Tensor, "images texts"]:
         return squashed(self.score(visual, text), self.squash, self.pairing.largest)
 
-    def pretrained_parameters(self) -> list[nn.Parameter]:
-        return self.text.pretrained_parameters()
-
-    def use_word_vectors(
-        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
-    ) -> int:
-        return self.text.use_word_vectors(listed, words, vectors)
-
-    def save_parts(self, folder: Path) -> None:
-        self.text.save_parts(folder)
-
     def _finish(
         self,
         states: Float[Tensor, "items parts dim"],
@@ -133,49 +124,4 @@ def _led_by(
     return Encoded(
         torch.cat([whole[:, None], parts], 1),
         torch.cat([torch.ones_like(present[:, :1]), present], 1),
-    )
-
-
-def partwise(
-    pairing: Pairing,
-    *,
-    visual_dim: int,
-    vocabulary: int,
-    dim: int,
-    word_dim: int,
-    text: TextKind,
-    text_source: str,
-    pretrained: bool,
-    norm: NormKind,
-    dropout_word: float,
-    dropout_image: float,
-    dropout_head: float,
-    squash: Squash,
-    tile_mb: int,
-    recompute: bool,
-    whole: Side | None = None,
-) -> Partwise:
-    """The method that compares by `pairing`.
-
-    whole: on which side the first part of every item is the item as a whole.
-    """
-    encoder = build_text(
-        text,
-        dim=dim,
-        vocabulary=vocabulary,
-        word_dim=word_dim,
-        source=text_source,
-        pretrained=pretrained,
-        dropout=dropout_word,
-    )
-    return Partwise(
-        VisualProjection(visual_dim, dim, bend=False, dropout=dropout_image),
-        encoder,
-        pairing,
-        norm=norm,
-        whole=whole,
-        dropout_head=dropout_head,
-        squash=squash,
-        tile_mb=tile_mb,
-        recompute=recompute,
     )

@@ -38,21 +38,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
-from avow.blocks import fused, lean
+from avow.blocks import attention_inference as inference
+from avow.blocks import fused
 from avow.blocks.attention import Focus, focus
+from avow.blocks.encoders import EncoderSettings
 from avow.blocks.normalise import precise
-from avow.blocks.projection import VisualProjection, spread
-from avow.blocks.text import TextEncoder, TextKind, build_text
+from avow.blocks.projection import spread
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadFeatures
 from avow.methods._gaps import projected_gaps
@@ -69,6 +68,25 @@ _EPSILON = 1e-8  # outside the root, as `normalise.unit` has it
 _TILE_MB = {"cpu": 8}  # what a processor keeps near; a device wants large products
 _TILE_MB_ELSEWHERE = 512
 _LONGISH = 2  # a tile has this many times the images of a square one
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorSettings(EncoderSettings):
+    """regions: the most an image may have. smooth: how sharply words look at regions.
+
+    dropout_head acts where the gist is weighed. tile_mb: the largest intermediate; 0 chooses
+    for the device. recompute: keep nothing of a tile for the gradient, and compute it a second
+    time then.
+    """
+
+    dropout_word: float = 0.4
+    dropout_head: float = 0.4
+    regions: int = 36
+    similarity_dim: int = 256
+    smooth: float = 9.0
+    squash: Squash = "tanh"
+    tile_mb: int = 0
+    recompute: bool = False
 
 
 class Head(nn.Module, ABC):
@@ -109,29 +127,17 @@ class SimilarityVectors(Method):
     keeps_regions = True
     takes_bf16 = takes_fp16 = True
 
-    def __init__(
-        self,
-        visual: VisualProjection,
-        text: TextEncoder,
-        head: Head,
-        *,
-        dim: int,
-        similarity_dim: int,
-        regions: int,
-        smooth: float,
-        squash: Squash,
-        dropout_head: float,
-        tile_mb: int,
-        recompute: bool,
-    ):
+    def __init__(self, head: Head, settings: VectorSettings):
         super().__init__()
-        self.visual, self.text, self.head = visual, text, head
-        self.visual_gist = Gist(dim, dropout_head, regions)
-        self.text_gist = Gist(dim, dropout_head)
-        self.local = spread(nn.Linear(dim, similarity_dim))
-        self.whole = spread(nn.Linear(dim, similarity_dim))
-        self.regions, self.smooth, self.squash = regions, smooth, squash
-        self.tile_mb, self.recompute = tile_mb, recompute
+        text, dim = settings.text_encoder(), settings.dim
+        self.visual, self.text, self.head = settings.linear_projection(), text, head
+        self.visual_gist = Gist(dim, settings.dropout_head, settings.regions)
+        self.text_gist = Gist(dim, settings.dropout_head)
+        self.local = spread(nn.Linear(dim, settings.similarity_dim))
+        self.whole = spread(nn.Linear(dim, settings.similarity_dim))
+        self.regions, self.smooth = settings.regions, settings.smooth
+        self.squash = settings.squash
+        self.tile_mb, self.recompute = settings.tile_mb, settings.recompute
 
     def encode_visual(self, visual: Regions) -> Encoded:
         found = visual.features.shape[1]
@@ -165,17 +171,6 @@ class SimilarityVectors(Method):
 
     def pooled(self, encoded: Encoded) -> Float[Tensor, "items dim"]:
         return precise(encoded.parts[:, 0])
-
-    def pretrained_parameters(self) -> list[nn.Parameter]:
-        return self.text.pretrained_parameters()
-
-    def use_word_vectors(
-        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
-    ) -> int:
-        return self.text.use_word_vectors(listed, words, vectors)
-
-    def save_parts(self, folder: Path) -> None:
-        self.text.save_parts(folder)
 
     # --- comparing ------------------------------------------------------------------
 
@@ -217,7 +212,7 @@ class SimilarityVectors(Method):
 
     def _nodes(self, images: _Images, text: Encoded) -> Float[Tensor, "images texts nodes dim"]:
         """Node 0 compares the gists, the others each a word with what it looks at."""
-        plain = lean.is_worthwhile(text.parts) and lean.is_mild(Focus(self.smooth))
+        plain = inference.is_worthwhile(text.parts) and inference.is_mild(Focus(self.smooth))
         if plain and not fused.is_possible(text.parts):
             return self._lean(images, text)
         count, (texts, parts) = len(images.gist), text.present.shape
@@ -239,9 +234,9 @@ class SimilarityVectors(Method):
         """The same where no gradient is wanted, with words in the order `lean` has them."""
         asking, gists = text.parts[:, 1:].transpose(0, 1), text.parts[:, 0].contiguous()
         words, most = asking.flatten(0, 1), self._tile_bytes(asking)
-        regions = lean.Context(images.regions, images.present, among=images.gram)
+        regions = inference.Context(images.regions, images.present, among=images.gram)
         said, how = text.present[:, 1:].T, Focus(self.smooth)
-        weights = lean.unit_weights(asking, said, regions, how).mT
+        weights = inference.unit_weights(asking, said, regions, how).mT
         local = projected_gaps(weights, images.regions, words, self.local, most)
         local = local.view(len(local), *asking.shape[:2], -1).transpose(1, 2)
         whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
@@ -353,48 +348,3 @@ def _projected(
 def _cut(text: Encoded, chosen: Tensor | slice, words: int) -> Encoded:
     """Some texts with no more padding than `words` asks for."""
     return Encoded(text.parts[chosen], text.present[chosen]).resized(words + 1)
-
-
-def similarity_vectors(
-    head: Head,
-    *,
-    visual_dim: int,
-    vocabulary: int,
-    dim: int,
-    word_dim: int,
-    text: TextKind,
-    text_source: str,
-    pretrained: bool,
-    regions: int,
-    similarity_dim: int,
-    smooth: float,
-    squash: Squash,
-    dropout_word: float,
-    dropout_image: float,
-    dropout_head: float,
-    tile_mb: int,
-    recompute: bool,
-) -> SimilarityVectors:
-    """The method whose similarity vectors are read by `head`."""
-    encoder = build_text(
-        text,
-        dim=dim,
-        vocabulary=vocabulary,
-        word_dim=word_dim,
-        source=text_source,
-        pretrained=pretrained,
-        dropout=dropout_word,
-    )
-    return SimilarityVectors(
-        VisualProjection(visual_dim, dim, bend=False, dropout=dropout_image),
-        encoder,
-        head,
-        dim=dim,
-        similarity_dim=similarity_dim,
-        regions=regions,
-        smooth=smooth,
-        squash=squash,
-        dropout_head=dropout_head,
-        tile_mb=tile_mb,
-        recompute=recompute,
-    )

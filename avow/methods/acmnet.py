@@ -28,13 +28,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from avow.blocks.attention import Focus, mean_of_present
-from avow.blocks.lean import as_context, as_query, is_worthwhile, look
+from avow.blocks.attention_inference import as_context, as_query, is_worthwhile, look
 from avow.blocks.normalise import precise
 from avow.blocks.projection import spread
-from avow.blocks.squash import Squash
-from avow.blocks.text import TextKind
 from avow.core.contracts import Encoded
-from avow.methods._partwise import NormKind, Pairing, Partwise, Side, partwise
+from avow.core.keywords import with_keywords
+from avow.methods._partwise import Pairing, Partwise, PartwiseSettings, Side
 
 Reduce = Literal["mean", "sum"]
 
@@ -107,50 +106,25 @@ def _rest(led: Encoded) -> Encoded:
     return Encoded(led.parts[:, 1:], led.present[:, 1:])
 
 
-def build(
-    *,
-    visual_dim: int = 2048,
-    vocabulary: int = 10_000,
-    dim: int = 1024,
-    word_dim: int = 300,
-    text: TextKind = "gru",
-    text_source: str = "",
-    pretrained: bool = True,
-    grounded: Side = "text",
-    smooth: float = 9.0,
-    base: float = 0.5,
-    reduce: Reduce = "mean",
-    norm: NormKind = "both",
-    squash: Squash = "auto",
-    dropout_word: float = 0.0,
-    dropout_image: float = 0.0,
-    dropout_head: float = 0.0,
-    tile_mb: int = 0,
-    recompute: bool = False,
-) -> Partwise:
+@dataclass(frozen=True, kw_only=True)
+class Settings(PartwiseSettings):
     """grounded: whose parts are matched, and weighed by the other side as a whole.
 
     smooth: lambda_1 or lambda_2, how sharply attention chooses (in the paper 4 for GI and
     9 for GT unless it says otherwise). base: lambda_3, what counts without any confidence.
-    norm: which sides are made unit vectors.
-    tile_mb: the most that one intermediate tensor may take; 0 chooses for the device.
-    recompute: forget them, and compute them again for the gradient.
     """
-    return partwise(
-        ConfidenceMatching(grounded, base, reduce, dim, smooth),
-        whole="text" if grounded == "image" else "image",
-        visual_dim=visual_dim,
-        vocabulary=vocabulary,
-        dim=dim,
-        word_dim=word_dim,
-        text=text,
-        text_source=text_source,
-        pretrained=pretrained,
-        norm=norm,
-        squash=squash,
-        dropout_word=dropout_word,
-        dropout_image=dropout_image,
-        dropout_head=dropout_head,
-        tile_mb=tile_mb,
-        recompute=recompute,
+
+    grounded: Side = "text"
+    smooth: float = 9.0
+    base: float = 0.5
+    reduce: Reduce = "mean"
+
+
+def _build(chosen: Settings) -> Partwise:
+    pairing = ConfidenceMatching(
+        chosen.grounded, chosen.base, chosen.reduce, chosen.dim, chosen.smooth
     )
+    return Partwise(pairing, chosen, whole="text" if chosen.grounded == "image" else "image")
+
+
+build = with_keywords(Settings, _build)

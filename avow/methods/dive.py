@@ -17,19 +17,19 @@ similarity leaves out.
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from avow.blocks.encoders import EncoderSettings
 from avow.blocks.normalise import unit
 from avow.blocks.pooling import MaxPool
 from avow.blocks.projection import VisualProjection
-from avow.blocks.text import TextEncoder, TextKind, WordGru, build_text
+from avow.blocks.text import WordGru
 from avow.core.contracts import Encoded, Method, Regions, Tokens
+from avow.core.keywords import with_keywords
 
 SetKind = Literal["smooth_chamfer", "chamfer", "max"]
 _EPSILON = 1e-7  # what a slot gets of a part that the others took
@@ -160,33 +160,52 @@ class Diverse(Encoded):
     slots: Float[Tensor, "items slots width"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Settings(EncoderSettings):
+    """slots: vectors per item. looks: how often they look. kind: how sets are compared.
+
+    together_weight: share of the distance between modalities (MMD) in training.
+    apart_weight: share of how close the slots of an item are (uniformity).
+    faithful: whether padding counts in captions, as in the published system.
+    """
+
+    slots: int = 4
+    looks: int = 4
+    heads: int = 4
+    head_dim: int = 512
+    kind: SetKind = "smooth_chamfer"
+    sharpness: float = 16.0
+    together_weight: float = 0.01
+    apart_weight: float = 0.01
+    faithful: bool = False
+
+    def projection(self) -> VisualProjection:
+        return VisualProjection(self.visual_dim, self.dim, True, 0.0, bend_from="projection")
+
+    def slot_attention(self, context_dim: int, faithful: bool) -> SlotAttention:
+        sizes = self.slots, self.heads, self.head_dim, self.looks
+        return SlotAttention(self.dim, context_dim, *sizes, faithful)
+
+
 class Dive(Method):
     """Sets of embeddings from slots; the similarity is smooth-Chamfer."""
 
-    def __init__(
-        self,
-        visual: VisualProjection,
-        text: TextEncoder,
-        visual_slots: SlotAttention,
-        text_slots: SlotAttention,
-        dim: int,
-        *,
-        kind: SetKind,
-        sharpness: float,
-        together_weight: float,
-        apart_weight: float,
-        dropout_image: float,
-        dropout_head: float,
-    ):
+    def __init__(self, settings: Settings):
         super().__init__()
-        self.visual, self.text = visual, text
-        self.drop_image, self.drop = nn.Dropout(dropout_image), nn.Dropout(dropout_head)
+        text = settings.text_encoder()
+        self.visual, self.text = settings.projection(), text
+        self.drop_image = nn.Dropout(settings.dropout_image)
+        self.drop = nn.Dropout(settings.dropout_head)
         self.whole_visual = MaxPool()
-        self.visual_slots, self.text_slots = visual_slots, text_slots
-        self.visual_norm, self.text_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.kind: SetKind = kind
-        self.sharpness = sharpness
-        self.together_weight, self.apart_weight = together_weight, apart_weight
+        inside = settings.word_dim if isinstance(text, WordGru) else settings.dim
+        self.visual_slots = settings.slot_attention(settings.dim, faithful=False)
+        self.text_slots = settings.slot_attention(inside, settings.faithful)
+        self.visual_norm = nn.LayerNorm(settings.dim)
+        self.text_norm = nn.LayerNorm(settings.dim)
+        self.kind: SetKind = settings.kind
+        self.sharpness = settings.sharpness
+        self.together_weight = settings.together_weight
+        self.apart_weight = settings.apart_weight
 
     def encode_visual(self, visual: Regions) -> Encoded:
         parts = self.drop_image(self.visual(visual.features))
@@ -223,17 +242,6 @@ class Dive(Method):
         crowd = crowding(visual.slots) + crowding(text.slots)
         return self.together_weight * gap + self.apart_weight * crowd
 
-    def pretrained_parameters(self) -> list[nn.Parameter]:
-        return self.text.pretrained_parameters()
-
-    def use_word_vectors(
-        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
-    ) -> int:
-        return self.text.use_word_vectors(listed, words, vectors)
-
-    def save_parts(self, folder: Path) -> None:
-        self.text.save_parts(folder)
-
     def _finish(
         self, slots: Float[Tensor, "items slots dim"], whole: Float[Tensor, "items dim"]
     ) -> Encoded:
@@ -245,54 +253,4 @@ class Dive(Method):
         return Diverse(vectors, there, slots=slots.float())
 
 
-def build(
-    *,
-    visual_dim: int = 2048,
-    vocabulary: int = 10_000,
-    dim: int = 1024,
-    word_dim: int = 300,
-    text: TextKind = "gru",
-    text_source: str = "",
-    pretrained: bool = True,
-    slots: int = 4,
-    looks: int = 4,
-    heads: int = 4,
-    head_dim: int = 512,
-    kind: SetKind = "smooth_chamfer",
-    sharpness: float = 16.0,
-    together_weight: float = 0.01,
-    apart_weight: float = 0.01,
-    faithful: bool = False,
-    dropout_word: float = 0.0,
-    dropout_image: float = 0.0,
-    dropout_head: float = 0.0,
-) -> Dive:
-    """slots: vectors per item. looks: how often they look. kind: how sets are compared.
-
-    together_weight: share of the distance between modalities (MMD) in training.
-    apart_weight: share of how close the slots of an item are (uniformity).
-    faithful: whether padding counts in captions, as in the published system.
-    """
-    encoder = build_text(
-        text,
-        dim=dim,
-        vocabulary=vocabulary,
-        word_dim=word_dim,
-        source=text_source,
-        pretrained=pretrained,
-        dropout=dropout_word,
-    )
-    inside = word_dim if isinstance(encoder, WordGru) else dim
-    return Dive(
-        VisualProjection(visual_dim, dim, True, 0.0, bend_from="projection"),
-        encoder,
-        SlotAttention(dim, dim, slots, heads, head_dim, looks, faithful=False),
-        SlotAttention(dim, inside, slots, heads, head_dim, looks, faithful),
-        dim,
-        kind=kind,
-        sharpness=sharpness,
-        together_weight=together_weight,
-        apart_weight=apart_weight,
-        dropout_image=dropout_image,
-        dropout_head=dropout_head,
-    )
+build = with_keywords(Settings, Dive)

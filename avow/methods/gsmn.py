@@ -18,24 +18,24 @@ score has no bounds; `squash` brings it into [-1, 1].
 """
 
 import math
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from avow.blocks import lean
+from avow.blocks import attention_inference as inference
 from avow.blocks.attention import Focus, focus
+from avow.blocks.encoders import EncoderSettings
 from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import spread
 from avow.blocks.squash import Squash, squashed
-from avow.blocks.text import TextEncoder, TextKind, build_text
 from avow.blocks.tiles import MB, in_tiles
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadFeatures, BadRecipe
+from avow.core.keywords import with_keywords
 from avow.methods._block_matches import Blocks, block_matches, in_blocks
 
 Graph = Literal["dense", "sparse"]
@@ -139,39 +139,48 @@ class TextualGraph(nn.Module):
         return self.readout(self.convolve(spread_out), present[None])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Settings(EncoderSettings):
+    """graph: "sparse" joins words by the edges their tokens come with, "dense" joins all.
+
+    Tokens that come without edges are joined all with all in either case.
+    smooth: how sharply nodes choose; published are 20 on Flickr30K and 10 on MS-COCO.
+    blocks: equal stretches of channels with a cosine each; fewer where `dim` is small.
+    faithful: whether a node hears only itself, as in the published system.
+    tile_mb: the most that one intermediate tensor may take. recompute: forget them, and
+    compute them again for the gradient.
+    """
+
+    graph: Graph = "dense"
+    smooth: float = 20.0
+    blocks: int = 16
+    hidden: int = 32
+    kernels: int = 8
+    faithful: bool = False
+    squash: Squash = "tanh"
+    tile_mb: int = 1024
+    recompute: bool = True
+
+
 class Gsmn(Method):
     """Node matching and structure matching, of regions with words and back."""
 
     takes_bf16 = True
 
-    def __init__(
-        self,
-        visual_dim: int,
-        dim: int,
-        text: TextEncoder,
-        visual_graph: VisualGraph,
-        textual_graph: TextualGraph,
-        *,
-        graph: Graph,
-        smooth: float,
-        blocks: int,
-        faithful: bool,
-        squash: Squash,
-        tile_mb: int,
-        recompute: bool,
-        dropout_image: float,
-        dropout_head: float,
-    ):
+    def __init__(self, settings: Settings, blocks: int):
         super().__init__()
-        self.drop_image = nn.Dropout(dropout_image)
-        self.project = spread(nn.Linear(visual_dim, dim))
+        text = settings.text_encoder()
+        visual_graph = VisualGraph(blocks, settings.hidden, settings.kernels)
+        textual_graph = TextualGraph(blocks, settings.hidden)
+        self.drop_image = nn.Dropout(settings.dropout_image)
+        self.project = spread(nn.Linear(settings.visual_dim, settings.dim))
         self.text = text
-        self.drop = nn.Dropout(dropout_head)
+        self.drop = nn.Dropout(settings.dropout_head)
         self.visual_graph, self.textual_graph = visual_graph, textual_graph
-        self.graph, self.faithful = graph, faithful
-        self.smooth, self.blocks = smooth, blocks
-        self.squash: Squash = squash
-        self.tile_mb, self.recompute = tile_mb, recompute
+        self.graph, self.faithful = settings.graph, settings.faithful
+        self.smooth, self.blocks = settings.smooth, blocks
+        self.squash: Squash = settings.squash
+        self.tile_mb, self.recompute = settings.tile_mb, settings.recompute
 
     def encode_visual(self, visual: Regions) -> Encoded:
         if visual.boxes is None:
@@ -229,7 +238,7 @@ class Gsmn(Method):
     def _is_lean(self, visual: Encoded, text: Encoded) -> bool:
         exact = visual.parts.dtype == text.parts.dtype != torch.bfloat16
         wide = visual.parts.shape[2] >= FEWEST_CHANNELS * self.blocks
-        return exact and wide and lean.is_possible(text, visual, Focus(self.smooth))
+        return exact and wide and inference.is_possible(text, visual, Focus(self.smooth))
 
     def _prepare_visual(self, visual: Encoded) -> Blocks:
         return in_blocks(visual, self.blocks, self.weights(visual), part_by_part=False)
@@ -262,17 +271,6 @@ class Gsmn(Method):
         from_texts = self.textual_graph(by_word, self.links(text), text.present)
         return torch.stack([from_images, from_texts])
 
-    def pretrained_parameters(self) -> list[nn.Parameter]:
-        return self.text.pretrained_parameters()
-
-    def use_word_vectors(
-        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
-    ) -> int:
-        return self.text.use_word_vectors(listed, words, vectors)
-
-    def save_parts(self, folder: Path) -> None:
-        self.text.save_parts(folder)
-
     def _finish(
         self, states: Float[Tensor, "items parts dim"], present: Bool[Tensor, "items parts"]
     ) -> Float[Tensor, "items parts dim"]:
@@ -280,66 +278,15 @@ class Gsmn(Method):
         return unit(self.drop(states).float()) * present[..., None]
 
 
-def build(
-    *,
-    visual_dim: int = 2048,
-    vocabulary: int = 10_000,
-    dim: int = 1024,
-    word_dim: int = 300,
-    text: TextKind = "gru",
-    text_source: str = "",
-    pretrained: bool = True,
-    graph: Graph = "dense",
-    smooth: float = 20.0,
-    blocks: int = 16,
-    hidden: int = 32,
-    kernels: int = 8,
-    faithful: bool = False,
-    squash: Squash = "tanh",
-    tile_mb: int = 1024,
-    recompute: bool = True,
-    dropout_word: float = 0.0,
-    dropout_image: float = 0.0,
-    dropout_head: float = 0.0,
-) -> Gsmn:
-    """graph: "sparse" joins words by the edges their tokens come with, "dense" joins all.
-
-    Tokens that come without edges are joined all with all in either case.
-    smooth: how sharply nodes choose; published are 20 on Flickr30K and 10 on MS-COCO.
-    blocks: equal stretches of channels with a cosine each; fewer where `dim` is small.
-    faithful: whether a node hears only itself, as in the published system.
-    tile_mb: the most that one intermediate tensor may take. recompute: forget them, and
-    compute them again for the gradient.
-    """
-    if hidden % kernels:
+def _build(chosen: Settings) -> Gsmn:
+    if chosen.hidden % chosen.kernels:
         raise BadRecipe(
-            f"kernels of 'gsmn' in methods is '{kernels}'. Expected a divisor of hidden, "
-            f"which is {hidden}. Change one of them."
+            f"kernels of 'gsmn' in methods is '{chosen.kernels}'. Expected a divisor of "
+            f"hidden, which is {chosen.hidden}. Change one of them."
         )
     # the cosine of a single channel is its sign, which learns nothing
-    blocks = next(n for n in range(min(blocks, max(1, dim // 2)), 0, -1) if dim % n == 0)
-    encoder = build_text(
-        text,
-        dim=dim,
-        vocabulary=vocabulary,
-        word_dim=word_dim,
-        source=text_source,
-        pretrained=pretrained,
-        dropout=dropout_word,
-    )
-    return Gsmn(
-        visual_dim,
-        dim,
-        encoder,
-        VisualGraph(blocks, hidden, kernels),
-        TextualGraph(blocks, hidden),
-        graph=graph,
-        smooth=smooth,
-        blocks=blocks,
-        faithful=faithful,
-        squash=squash,
-        tile_mb=tile_mb,
-        recompute=recompute,
-        dropout_image=dropout_image,
-        dropout_head=dropout_head,
-    )
+    most = min(chosen.blocks, max(1, chosen.dim // 2))
+    return Gsmn(chosen, next(n for n in range(most, 0, -1) if chosen.dim % n == 0))
+
+
+build = with_keywords(Settings, _build)

@@ -32,14 +32,13 @@ from avow.blocks.attention import (
     mean_of_present,
     raw_products,
 )
-from avow.blocks.lean import is_worthwhile
+from avow.blocks.attention_inference import is_worthwhile
 from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import spread
-from avow.blocks.squash import Squash
-from avow.blocks.text import TextKind
 from avow.core.contracts import Encoded
 from avow.core.errors import BadRecipe
-from avow.methods._partwise import NormKind, Pairing, Partwise, Side, partwise
+from avow.core.keywords import with_keywords
+from avow.methods._partwise import Pairing, Partwise, PartwiseSettings, Side
 
 Mode = Literal["full", "text", "image"]
 
@@ -176,55 +175,29 @@ class RecurrentAttention(Pairing):
         return torch.stack(scores)
 
 
-def build(
-    *,
-    visual_dim: int = 2048,
-    vocabulary: int = 10_000,
-    dim: int = 1024,
-    word_dim: int = 300,
-    text: TextKind = "gru",
-    text_source: str = "",
-    pretrained: bool = True,
-    mode: Mode = "full",
-    steps: int = 3,
-    memory_norm: bool = False,
-    smooth: float = 9.0,
-    raw_feature_norm: FocusNorm = "clipped_l2norm",
-    norm: NormKind = "both",
-    squash: Squash = "auto",
-    dropout_word: float = 0.0,
-    dropout_image: float = 0.0,
-    dropout_head: float = 0.0,
-    tile_mb: int = 0,
-    recompute: bool = False,
-) -> Partwise:
+@dataclass(frozen=True, kw_only=True)
+class Settings(PartwiseSettings):
     """mode: who looks, words ("text"), regions ("image") or both. steps: how often.
 
     smooth: how sharply attention chooses.
     raw_feature_norm: how products become comparable across query parts before that.
-    norm: which sides have their parts made unit vectors.
-    tile_mb: the most that one intermediate tensor may take; 0 chooses for the device.
-    recompute: forget them, and compute them again for the gradient.
     """
+
+    mode: Mode = "full"
+    steps: int = 3
+    memory_norm: bool = False
+    smooth: float = 9.0
+    raw_feature_norm: FocusNorm = "clipped_l2norm"
+
+
+def _build(chosen: Settings) -> Partwise:
+    steps, how = chosen.steps, Focus(chosen.smooth, chosen.raw_feature_norm)
     if steps < 1:
         raise BadRecipe(
             f"steps of 'imram' in methods is '{steps}'. Expected at least 1. Look once or more."
         )
-    how = Focus(smooth, raw_feature_norm)
-    return partwise(
-        RecurrentAttention(mode, steps, dim, memory_norm, how),
-        visual_dim=visual_dim,
-        vocabulary=vocabulary,
-        dim=dim,
-        word_dim=word_dim,
-        text=text,
-        text_source=text_source,
-        pretrained=pretrained,
-        norm=norm,
-        squash=squash,
-        dropout_word=dropout_word,
-        dropout_image=dropout_image,
-        dropout_head=dropout_head,
-        tile_mb=tile_mb,
-        recompute=recompute,
-    )
+    pairing = RecurrentAttention(chosen.mode, steps, chosen.dim, chosen.memory_norm, how)
+    return Partwise(pairing, chosen)
+
+
+build = with_keywords(Settings, _build)

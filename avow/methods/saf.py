@@ -20,14 +20,8 @@ from torch.nn.functional import linear
 from avow.blocks import fused
 from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import spread
-from avow.blocks.text import TextKind
-from avow.methods._similarity_vectors import (
-    Head,
-    Reader,
-    SimilarityVectors,
-    Squash,
-    similarity_vectors,
-)
+from avow.core.keywords import with_keywords
+from avow.methods._similarity_vectors import Head, Reader, SimilarityVectors, VectorSettings
 
 
 class CaptionNorm(nn.Module):
@@ -116,47 +110,8 @@ class AttentionFiltration(Head):
         self.norm.remember(moments)
 
 
-def build(
-    *,
-    visual_dim: int = 2048,
-    vocabulary: int = 10_000,
-    dim: int = 1024,
-    word_dim: int = 300,
-    text: TextKind = "gru",
-    text_source: str = "",
-    pretrained: bool = True,
-    regions: int = 36,
-    similarity_dim: int = 256,
-    smooth: float = 9.0,
-    squash: Squash = "tanh",
-    dropout_word: float = 0.4,
-    dropout_image: float = 0.0,
-    dropout_head: float = 0.4,
-    tile_mb: int = 0,
-    recompute: bool = False,
-) -> SimilarityVectors:
-    """regions: the most an image may have. smooth: how sharply words look at regions.
+def _build(chosen: VectorSettings) -> SimilarityVectors:
+    return SimilarityVectors(AttentionFiltration(chosen.similarity_dim), chosen)
 
-    dropout_word acts on word vectors, dropout_image on region features, dropout_head where
-    the gist is weighed. tile_mb: the largest intermediate; 0 chooses for the device.
-    recompute: keep nothing of a tile for the gradient, and compute it a second time then.
-    """
-    return similarity_vectors(
-        AttentionFiltration(similarity_dim),
-        visual_dim=visual_dim,
-        vocabulary=vocabulary,
-        dim=dim,
-        word_dim=word_dim,
-        text=text,
-        text_source=text_source,
-        pretrained=pretrained,
-        regions=regions,
-        similarity_dim=similarity_dim,
-        smooth=smooth,
-        squash=squash,
-        dropout_word=dropout_word,
-        dropout_image=dropout_image,
-        dropout_head=dropout_head,
-        tile_mb=tile_mb,
-        recompute=recompute,
-    )
+
+build = with_keywords(VectorSettings, _build)

@@ -7,6 +7,7 @@ or 5 (i2t; 20 on MS-COCO). A LogSumExp grows with the number of parts and has no
 value, so its similarity passes tanh unless `squash` says otherwise.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -14,11 +15,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from avow.blocks.attention import Focus, FocusNorm, mean_of_present
-from avow.blocks.lean import as_context, as_query, is_worthwhile, look
-from avow.blocks.squash import Squash
-from avow.blocks.text import TextKind
+from avow.blocks.attention_inference import as_context, as_query, is_worthwhile, look
 from avow.core.contracts import Encoded
-from avow.methods._partwise import NormKind, Pairing, Partwise, Side, partwise
+from avow.core.keywords import with_keywords
+from avow.methods._partwise import Pairing, Partwise, PartwiseSettings, Side
 
 Direction = Literal["t2i", "i2t"]
 Aggregate = Literal["mean", "lse"]
@@ -61,50 +61,24 @@ class CrossAttention(Pairing):
         return scaled.logsumexp(-1) / self.lse_scale
 
 
-def build(
-    *,
-    visual_dim: int = 2048,
-    vocabulary: int = 10_000,
-    dim: int = 1024,
-    word_dim: int = 300,
-    text: TextKind = "gru",
-    text_source: str = "",
-    pretrained: bool = True,
-    direction: Direction = "t2i",
-    aggregate: Aggregate = "mean",
-    lse_scale: float = 6.0,
-    smooth: float = 9.0,
-    raw_feature_norm: FocusNorm = "clipped_l2norm",
-    norm: NormKind = "both",
-    squash: Squash = "auto",
-    dropout_word: float = 0.0,
-    dropout_image: float = 0.0,
-    dropout_head: float = 0.0,
-    tile_mb: int = 0,
-    recompute: bool = False,
-) -> Partwise:
+@dataclass(frozen=True, kw_only=True)
+class Settings(PartwiseSettings):
     """smooth: how sharply attention chooses. lse_scale: how much the best part outweighs.
 
     raw_feature_norm: how products become comparable across query parts before that.
-    norm: which sides have their parts made unit vectors.
-    tile_mb: the most that one intermediate tensor may take; 0 chooses for the device.
-    recompute: forget them, and compute them again for the gradient.
     """
-    how = Focus(smooth, raw_feature_norm)
-    return partwise(
-        CrossAttention(direction, aggregate, lse_scale, how),
-        visual_dim=visual_dim,
-        vocabulary=vocabulary,
-        dim=dim,
-        word_dim=word_dim,
-        text=text,
-        text_source=text_source,
-        pretrained=pretrained,
-        norm=norm,
-        squash=squash,
-        dropout_word=dropout_word,
-        dropout_image=dropout_image,
-        dropout_head=dropout_head,
-        tile_mb=tile_mb,
-        recompute=recompute,
-    )
+
+    direction: Direction = "t2i"
+    aggregate: Aggregate = "mean"
+    lse_scale: float = 6.0
+    smooth: float = 9.0
+    raw_feature_norm: FocusNorm = "clipped_l2norm"
+
+
+def _build(chosen: Settings) -> Partwise:
+    how = Focus(chosen.smooth, chosen.raw_feature_norm)
+    pairing = CrossAttention(chosen.direction, chosen.aggregate, chosen.lse_scale, how)
+    return Partwise(pairing, chosen)
+
+
+build = with_keywords(Settings, _build)

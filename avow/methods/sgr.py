@@ -14,6 +14,8 @@ SGRAF is the average of a SAF and an SGR that were trained apart: train the pair
 `saf_hinge` and `sgr_hinge`, and `avow evaluate SAF_RUN SGR_RUN` averages their similarities.
 """
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -22,15 +24,9 @@ from torch.nn.functional import linear
 from avow.blocks import fused
 from avow.blocks.normalise import precise
 from avow.blocks.projection import spread
-from avow.blocks.text import TextKind
 from avow.core.errors import BadRecipe
-from avow.methods._similarity_vectors import (
-    Head,
-    Reader,
-    SimilarityVectors,
-    Squash,
-    similarity_vectors,
-)
+from avow.core.keywords import with_keywords
+from avow.methods._similarity_vectors import Head, Reader, SimilarityVectors, VectorSettings
 
 
 class GraphStep(nn.Module):
@@ -122,50 +118,19 @@ def _heard(
     return logits.softmax(-1).to(nodes.dtype) @ nodes
 
 
-def build(
-    *,
-    visual_dim: int = 2048,
-    vocabulary: int = 10_000,
-    dim: int = 1024,
-    word_dim: int = 300,
-    text: TextKind = "gru",
-    text_source: str = "",
-    pretrained: bool = True,
-    regions: int = 36,
-    similarity_dim: int = 256,
-    steps: int = 3,
-    smooth: float = 9.0,
-    squash: Squash = "tanh",
-    dropout_word: float = 0.4,
-    dropout_image: float = 0.0,
-    dropout_head: float = 0.4,
-    tile_mb: int = 0,
-    recompute: bool = False,
-) -> SimilarityVectors:
-    """regions: the most an image may have. steps: of the graph. smooth: of the attention.
+@dataclass(frozen=True, kw_only=True)
+class Settings(VectorSettings):
+    """steps: of the graph."""
 
-    dropout_word acts on word vectors, dropout_image on region features, dropout_head where
-    the gist is weighed. tile_mb: the largest intermediate; 0 chooses for the device.
-    recompute: keep nothing of a tile for the gradient, and compute it a second time then.
-    """
-    if steps < 1:
-        raise BadRecipe(f"The graph has '{steps}' steps. Expected at least 1; change steps.")
-    return similarity_vectors(
-        GraphReasoning(similarity_dim, steps),
-        visual_dim=visual_dim,
-        vocabulary=vocabulary,
-        dim=dim,
-        word_dim=word_dim,
-        text=text,
-        text_source=text_source,
-        pretrained=pretrained,
-        regions=regions,
-        similarity_dim=similarity_dim,
-        smooth=smooth,
-        squash=squash,
-        dropout_word=dropout_word,
-        dropout_image=dropout_image,
-        dropout_head=dropout_head,
-        tile_mb=tile_mb,
-        recompute=recompute,
-    )
+    steps: int = 3
+
+
+def _build(chosen: Settings) -> SimilarityVectors:
+    if chosen.steps < 1:
+        raise BadRecipe(
+            f"The graph has '{chosen.steps}' steps. Expected at least 1; change steps."
+        )
+    return SimilarityVectors(GraphReasoning(chosen.similarity_dim, chosen.steps), chosen)
+
+
+build = with_keywords(Settings, _build)

@@ -6,6 +6,6 @@ form of TCL, which pools by maximum. Its published system pools by mean: `pool =
 
 from functools import partial
 
-from avow.methods._embedding import joint_embedding
+from avow.blocks.joint_embedding import joint_embedding
 
 build = partial(joint_embedding, pool="max")

@@ -6,6 +6,6 @@ CVPR 2021.
 
 from functools import partial
 
-from avow.methods._embedding import joint_embedding
+from avow.blocks.joint_embedding import joint_embedding
 
 build = partial(joint_embedding, pool="learnt")

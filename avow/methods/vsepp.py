@@ -8,6 +8,6 @@ first system has `bend = false`, `text_way = "ahead"` and `text_pool = "last"`.
 
 from functools import partial
 
-from avow.methods._embedding import joint_embedding
+from avow.blocks.joint_embedding import joint_embedding
 
 build = partial(joint_embedding, pool="mean")

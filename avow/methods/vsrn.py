@@ -13,19 +13,18 @@ they come, so recipes for this method leave words alone (`train.words_changed = 
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from avow.blocks.encoders import EncoderSettings
 from avow.blocks.normalise import unit
 from avow.blocks.projection import spread
 from avow.blocks.recurrent import OneWayGru, closed_up
-from avow.blocks.text import TextEncoder, TextKind, build_text
 from avow.core.contracts import Encoded, Regions, Tokens, VectorMethod
+from avow.core.keywords import with_keywords
 from avow.methods._captioner import Captioner
 
 Variant = Literal["f30k", "coco"]
@@ -116,29 +115,42 @@ class Worded(Encoded):
     tokens: Tokens
 
 
+@dataclass(frozen=True, kw_only=True)
+class Settings(EncoderSettings):
+    """variant: the encoder published for Flickr30K or the one for MS-COCO.
+
+    caption_weight: share of the captioning loss; 0 leaves the captioner out.
+    """
+
+    dim: int = 2048
+    variant: Variant = "f30k"
+    caption_weight: float = 1.0
+    caption_dim: int = 512
+    caption_word_dim: int = 300
+    dropout_caption: float = 0.0
+
+    def captioner(self) -> Captioner | None:
+        if not self.caption_weight:
+            return None
+        sizes = self.dim, self.vocabulary, self.caption_dim, self.caption_word_dim
+        return Captioner(*sizes, self.dropout_caption)
+
+
 class Vsrn(VectorMethod):
     """Graph reasoning over regions; the similarity is the cosine."""
 
-    def __init__(
-        self,
-        visual_dim: int,
-        dim: int,
-        variant: Variant,
-        text: TextEncoder,
-        captioner: Captioner | None,
-        caption_weight: float,
-        dropout_image: float,
-        dropout_head: float,
-    ):
+    def __init__(self, settings: Settings):
         super().__init__()
-        self.drop_image = nn.Dropout(dropout_image)
-        self.project = spread(nn.Linear(visual_dim, dim))
+        text, captioner = settings.text_encoder("ahead"), settings.captioner()
+        dim = settings.dim
+        self.drop_image = nn.Dropout(settings.dropout_image)
+        self.project = spread(nn.Linear(settings.visual_dim, dim))
         self.graph = nn.ModuleList(GraphBlock(dim) for _ in range(_BLOCKS))
         self.gather = OneWayGru(dim, dim)
-        self.norm = nn.BatchNorm1d(dim) if variant == "f30k" else None
+        self.norm = nn.BatchNorm1d(dim) if settings.variant == "f30k" else None
         self.text = text
-        self.captioner, self.caption_weight = captioner, caption_weight
-        self.drop = nn.Dropout(dropout_head)
+        self.captioner, self.caption_weight = captioner, settings.caption_weight
+        self.drop = nn.Dropout(settings.dropout_head)
 
     def reason(self, visual: Regions) -> Float[Tensor, "items parts dim"]:
         """The regions after the graph, each channel of an image of length one."""
@@ -176,17 +188,6 @@ class Vsrn(VectorMethod):
         told = self.captioner(visual.regions, visual.regions_present, text.tokens)
         return self.caption_weight * told
 
-    def pretrained_parameters(self) -> list[nn.Parameter]:
-        return self.text.pretrained_parameters()
-
-    def use_word_vectors(
-        self, listed: list[str], words: list[str], vectors: Float[np.ndarray, "words dim"]
-    ) -> int:
-        return self.text.use_word_vectors(listed, words, vectors)
-
-    def save_parts(self, folder: Path) -> None:
-        self.text.save_parts(folder)
-
     def _finish(self, state: Float[Tensor, "items dim"]) -> Float[Tensor, "items 1 dim"]:
         # the cosine keeps full precision even where the encoders run in bfloat16
         return unit(self.drop(state).float())[:, None]
@@ -196,48 +197,4 @@ def _one_part(vector: Float[Tensor, "items 1 dim"]) -> Bool[Tensor, "items 1"]:
     return torch.ones(vector.shape[:2], dtype=torch.bool, device=vector.device)
 
 
-def build(
-    *,
-    visual_dim: int = 2048,
-    vocabulary: int = 10_000,
-    dim: int = 2048,
-    word_dim: int = 300,
-    variant: Variant = "f30k",
-    text: TextKind = "gru",
-    text_source: str = "",
-    pretrained: bool = True,
-    caption_weight: float = 1.0,
-    caption_dim: int = 512,
-    caption_word_dim: int = 300,
-    dropout_caption: float = 0.0,
-    dropout_word: float = 0.0,
-    dropout_image: float = 0.0,
-    dropout_head: float = 0.0,
-) -> Vsrn:
-    """variant: the encoder published for Flickr30K or the one for MS-COCO.
-
-    caption_weight: share of the captioning loss; 0 leaves the captioner out.
-    """
-    encoder = build_text(
-        text,
-        dim=dim,
-        vocabulary=vocabulary,
-        word_dim=word_dim,
-        source=text_source,
-        pretrained=pretrained,
-        dropout=dropout_word,
-        way="ahead",
-    )
-    captioner = None
-    if caption_weight:
-        captioner = Captioner(dim, vocabulary, caption_dim, caption_word_dim, dropout_caption)
-    return Vsrn(
-        visual_dim,
-        dim,
-        variant,
-        encoder,
-        captioner,
-        caption_weight,
-        dropout_image,
-        dropout_head,
-    )
+build = with_keywords(Settings, Vsrn)

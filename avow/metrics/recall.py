@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 CUTS = (1, 5, 10)
 Join = Callable[[Sequence[Float[np.ndarray, "block texts"]]], Float[np.ndarray, "block texts"]]
@@ -64,6 +64,15 @@ def mean_score(
     return np.mean(parts, axis=0)
 
 
+def match_ranks(
+    scores: Float[np.ndarray, "queries candidates"],
+    match: Bool[np.ndarray, "queries candidates"],
+) -> Int[np.ndarray, " queries"]:
+    """1 + the number of wrong candidates that score at least as high as the best match."""
+    best = np.where(match, scores, -np.inf).max(1, keepdims=True)
+    return ((scores >= best) & ~match).sum(1) + 1
+
+
 def ranks(
     scores: Sequence[Float[np.ndarray, "images texts"]],
     image_of: Int[np.ndarray, " texts"],
@@ -83,8 +92,7 @@ def ranks(
     for start in range(0, images, block):
         part = _joined(scores, start, start + block, join)
         own = image_of[None] == np.arange(start, start + len(part))[:, None]
-        match = np.where(own, part, -np.inf).max(1, keepdims=True)
-        to_text[start : start + block] = ((part >= match) & ~own).sum(1) + 1
+        to_text[start : start + block] = match_ranks(part, own)
         mine = (image_of >= start) & (image_of < start + len(part))
         best[mine] = part[image_of[mine] - start, np.flatnonzero(mine)]
     for start in range(0, images, block):

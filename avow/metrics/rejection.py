@@ -16,7 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Num
 
-Measure = Num[np.ndarray, " queries"] | Bool[np.ndarray, " queries"]
+Values = Float[np.ndarray, " queries"]
+Right = Bool[np.ndarray, " queries"]
+Measure = Num[np.ndarray, " queries"] | Right
 """What is averaged over the queries that are answered: hits, errors, gains."""
 
 
@@ -40,9 +42,7 @@ class RejectionCurve:
         return float(self.value[-1])
 
 
-def rejection_curve(
-    confidence: Float[np.ndarray, " queries"], measure: Measure
-) -> RejectionCurve:
+def rejection_curve(confidence: Values, measure: Measure) -> RejectionCurve:
     """The curve of any per-query measure, most trusted queries first."""
     order, expected = _expected(confidence, measure)
     count = np.arange(1, len(order) + 1)
@@ -50,7 +50,7 @@ def rejection_curve(
 
 
 def median_rank_curve(
-    confidence: Float[np.ndarray, " queries"],
+    confidence: Values,
     ranks: Num[np.ndarray, " queries"],
     points: int = 100,
 ) -> RejectionCurve:
@@ -61,22 +61,18 @@ def median_rank_curve(
     return RejectionCurve(counts / len(ranks), np.array(medians))
 
 
-def aurc(
-    confidence: Float[np.ndarray, " queries"], right: Bool[np.ndarray, " queries"]
-) -> float:
+def aurc(confidence: Values, right: Right) -> float:
     """Area under the risk-coverage curve: the mean error rate over all coverages."""
     return rejection_curve(confidence, ~right).area
 
 
-def excess_aurc(
-    confidence: Float[np.ndarray, " queries"], right: Bool[np.ndarray, " queries"]
-) -> float:
+def excess_aurc(confidence: Values, right: Right) -> float:
     """AURC above that of an oracle that trusts exactly the right answers."""
     return aurc(confidence, right) - aurc(right.astype(float), right)
 
 
 def normalised_auc(
-    confidence: Float[np.ndarray, " queries"],
+    confidence: Values,
     measure: Measure,
     rates: int = 10,
 ) -> float:
@@ -99,8 +95,8 @@ def normalised_auc(
 
 
 def coverage_at_risk(
-    confidence: Float[np.ndarray, " queries"],
-    right: Bool[np.ndarray, " queries"],
+    confidence: Values,
+    right: Right,
     risk: float,
 ) -> float:
     """The largest share that can be answered with at most `risk` of it wrong."""
@@ -110,8 +106,8 @@ def coverage_at_risk(
 
 
 def risk_at_coverage(
-    confidence: Float[np.ndarray, " queries"],
-    right: Bool[np.ndarray, " queries"],
+    confidence: Values,
+    right: Right,
     coverage: float,
 ) -> float:
     """The error rate of the most trusted `coverage` of the queries."""
@@ -136,9 +132,7 @@ def auroc(positive: Float[np.ndarray, " a"], negative: Float[np.ndarray, " b"]) 
     return float(above / (len(positive) * len(negative)))
 
 
-def _expected(
-    confidence: Float[np.ndarray, " queries"], measure: Measure
-) -> tuple[np.ndarray, Float[np.ndarray, " queries"]]:
+def _expected(confidence: Values, measure: Measure) -> tuple[np.ndarray, Values]:
     """The order of trust, and the measure in it with equal queries sharing their mean."""
     _, group = np.unique(-confidence, return_inverse=True)
     mean = np.bincount(group, measure) / np.bincount(group)

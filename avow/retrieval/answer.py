@@ -15,7 +15,12 @@ _NUMBERS = "No One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve".s
 
 @dataclass(frozen=True)
 class Hit:
-    """One item that was found."""
+    """One item of the index that a search shows, with its probability.
+
+    >>> hit = avow.open("my-index").search("a cat").hits[0]
+    >>> hit.rank, hit.kind, 0.5 < hit.p_relevant <= 1
+    (1, 'image', True)
+    """
 
     rank: int
     path: str
@@ -29,6 +34,9 @@ class Hit:
     height: int | None = None
     taken: str | None = None
     tags: tuple[str, ...] = ()
+    """The first ones."""
+    tags_total: int = 0
+    """How many there are."""
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "tags": list(self.tags)}
@@ -46,7 +54,15 @@ class Uncertainty:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The answers, and how far they can be trusted."""
+    """The hits of a search, its verdict, and how far they can be trusted.
+
+    >>> result = avow.open("my-index").search("a cat")
+    >>> result.verdict in ("answer", "check")
+    True
+    >>> absent = avow.open("my-index").search("a submarine under the ice")
+    >>> absent.verdict, len(absent.hits)
+    ('nothing_found', 0)
+    """
 
     query: dict[str, Any]
     verdict: Verdict

@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from avow.core.errors import BadData, WrongTrust
 from avow.metrics.calibration import brier, expected_calibration_error
-from avow.retrieval.known import read_known, scored
+from avow.retrieval.labelled_queries import read_known, scored
 from avow.retrieval.search import Retriever
-from avow.trust.fit_policy import Asking, fit_policy
+from avow.trust.fitting import CalibrationQueries, fit_search_policy
+from avow.trust.groups import halves
 from avow.trust.policy import SHOWN, Policy
-from avow.trust.sight import look
+from avow.trust.top_k import summarise
 
 FEWEST = 80
 """Known queries that a calibration needs: a quarter of them tests each promise."""
@@ -58,12 +59,15 @@ class Calibration:
     lost: tuple[str, ...]
     before: Measured | None
     after: Measured
+    passed_over: int = 0
+    """Rows of feedback that could not be used."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "path": str(self.path),
             "queries": self.queries,
             "files_not_in_the_index": list(self.lost),
+            "feedback_passed_over": self.passed_over,
             "before": None if self.before is None else self.before.to_dict(),
             "after": self.after.to_dict(),
             "default_risk": self.policy.default_risk,
@@ -82,13 +86,18 @@ def calibrate(retriever: Retriever, pairs: Path | None = None) -> Calibration:
         )
     asking = scored(retriever.library, retriever.encoder, known)
     model = retriever.encoder.fingerprint
-    old = retriever.policy("text")
+    try:
+        old = retriever.policy("text")
+    except WrongTrust:  # damaged or lost, which is what this repairs
+        old = None
     before = None if old is None else _before(old, asking, model)
     after = _measured(_crossed(asking, model))
-    policy = fit_policy([asking], model=model, gallery=retriever.library.fingerprint)
+    policy = fit_search_policy([asking], model=model, gallery=retriever.library.fingerprint)
     path = retriever.model_folder / FILE
     policy.save(path)
-    return Calibration(policy, path, len(known), tuple(known.lost), before, after)
+    retriever.library.attach(path)
+    lost, unusable = tuple(known.lost), known.passed_over
+    return Calibration(policy, path, len(known), lost, before, after, unusable)
 
 
 @dataclass(frozen=True)
@@ -108,7 +117,7 @@ class _Judged:
         )
 
 
-def _before(policy: Policy, asking: Asking, model: str) -> Measured | None:
+def _before(policy: Policy, asking: CalibrationQueries, model: str) -> Measured | None:
     """How good the policy was that is now replaced; None where it cannot read this index."""
     try:
         return _measured(_judged(policy, asking, model))
@@ -116,25 +125,23 @@ def _before(policy: Policy, asking: Asking, model: str) -> Measured | None:
         return None
 
 
-def _crossed(asking: Asking, model: str) -> _Judged:
+def _crossed(asking: CalibrationQueries, model: str) -> _Judged:
     """Each half judged by what the other half taught; one picture's queries stay together."""
     groups = asking.scored.groups
     if len(np.unique(groups)) < _TIED:
         groups = np.arange(len(groups))
-    mixed = np.random.default_rng(0).permutation(np.unique(groups))
-    inside = np.isin(groups, mixed[: len(mixed) // 2])
-    halves = [_some(asking, np.flatnonzero(side)) for side in (inside, ~inside)]
+    parts = [asking.only(side) for side in halves(groups, 0)]
     judged = [
-        _judged(fit_policy([halves[1 - number]], model=model), halves[number], model)
+        _judged(fit_search_policy([parts[1 - number]], model=model), parts[number], model)
         for number in (0, 1)
     ]
     return _Judged.join(judged)
 
 
-def _judged(policy: Policy, asking: Asking, model: str) -> _Judged:
-    sight, order = look(asking.scored.asked())
+def _judged(policy: Policy, asking: CalibrationQueries, model: str) -> _Judged:
+    summary, order = summarise(asking.scored.asked())
     rulings = {
-        risk: policy.judge(sight, asking.words, shown=SHOWN, risk=risk, model=model)
+        risk: policy.judge(summary, asking.words, shown=SHOWN, risk=risk, model=model)
         for risk in RISKS
     }
     answered = {
@@ -142,7 +149,7 @@ def _judged(policy: Policy, asking: Asking, model: str) -> _Judged:
         for risk, ruling in rulings.items()
     }
     first = rulings[RISKS[0]]
-    shown = np.take_along_axis(order.numpy(), first.order, 1)
+    shown = np.take_along_axis(order, first.order, 1)
     right = np.take_along_axis(asking.scored.match, shown, 1).any(1)
     return _Judged(first.confidence, np.asarray(right), answered)
 
@@ -159,7 +166,3 @@ def _measured(judged: _Judged) -> Measured:
         {risk: float(said.mean()) for risk, said in judged.answered.items()},
         wrong,
     )
-
-
-def _some(asking: Asking, queries: Int[np.ndarray, " some"]) -> Asking:
-    return Asking(asking.style, asking.scored.queries(queries), asking.words[queries])

@@ -8,18 +8,17 @@ other model is shown the picture with a block of pixels greyed out. All hidden v
 one side are encoded together.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from PIL import Image, ImageOps
+from PIL import Image
 
-from avow.core.contracts import Regions
 from avow.core.errors import BadData
+from avow.core.photographs import upright_rgb
 from avow.core.searching import Encoder
-from avow.retrieval.encoder import ModelEncoder
 
 BLOCKS = 7
 """Blocks per side that a picture is cut into where a model shows no cells of its own."""
@@ -66,17 +65,17 @@ def cell_weights(
 ) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, "rows columns"]]:
     """The picture's vector, and how much the similarity falls without each part of it."""
     pixels = encoder.prepare(photograph)
-    if isinstance(encoder, ModelEncoder):
-        vectors, side = _without_cells(encoder, pixels), encoder.grid
-    else:
-        vectors, side = encoder.encode_prepared(_without_blocks(pixels)), BLOCKS
+    vectors = encoder.encode_without_cells(pixels)
+    if vectors is None:
+        vectors = encoder.encode_prepared(_without_blocks(pixels))
+    side = math.isqrt(len(vectors) - 1)
     similarity = vectors @ query
     return vectors[0], (similarity[0] - similarity[1:]).reshape(side, side)
 
 
 def heat_map(photograph: Image.Image, cells: Float[np.ndarray, "rows columns"]) -> Image.Image:
     """The photograph with what speaks for the match in a warm colour."""
-    upright = ImageOps.exif_transpose(photograph).convert("RGB")
+    upright = upright_rgb(photograph)
     warm = np.maximum(cells, 0)
     if not np.isfinite(warm).all():
         raise BadData(
@@ -88,18 +87,6 @@ def heat_map(photograph: Image.Image, cells: Float[np.ndarray, "rows columns"]) 
     share = _SHINE * np.asarray(smooth, np.float32)[..., None] / 255
     mixed = np.asarray(upright, np.float32) * (1 - share) + _WARM * share
     return Image.fromarray(mixed.astype(np.uint8))
-
-
-def _without_cells(
-    encoder: ModelEncoder, pixels: np.ndarray
-) -> Float[np.ndarray, "variants dim"]:
-    """The whole picture, then each time one grid cell less."""
-    seen = encoder.regions(pixels[None])
-    count = seen.features.shape[1]
-    present = torch.cat([torch.ones(1, count), 1 - torch.eye(count)]).bool()
-    boxes = None if seen.boxes is None else seen.boxes.expand(count + 1, -1, -1)
-    features = seen.features.expand(count + 1, -1, -1)
-    return encoder.encode_regions(Regions(features, present, boxes))
 
 
 def _without_blocks(pixels: np.ndarray) -> np.ndarray:

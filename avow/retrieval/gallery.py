@@ -10,17 +10,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Float32, Int64
-from torch import Tensor
 
 from avow.core.background import Background
-from avow.core.opinion import EvidenceKind, log_evidence
+from avow.core.evidence import EvidenceKind, log_evidence, logsumexp
+from avow.core.logistic import expit
 from avow.retrieval.library import Library
 from avow.retrieval.where import Where
-from avow.trust.shortlist import look_at_best
-from avow.trust.sight import SHOWN, Sight, Usual
-from avow.trust.tail import Reference
+from avow.trust.evidence_sum import Reference
+from avow.trust.top_k import SHOWN, HubStatistics, TopKSummary, summarise_best
 
 SAMPLE = 2048
 
@@ -35,7 +33,7 @@ class Gallery:
     sample: Reference
     vectors: Float32[np.ndarray, "sample dim"]
     """Of the sampled items."""
-    usual: Float32[Tensor, " sample"] | None
+    usual: Float32[np.ndarray, " sample"] | None
     """The log-evidence they usually get, mean of the views, where the index knows it."""
 
     @classmethod
@@ -69,8 +67,8 @@ class Gallery:
 class Seen:
     """What was seen of one query: its best items per view, and the sample."""
 
-    best: Float[Tensor, "views 1 k"]
-    sampled: Float[Tensor, "1 sample"]
+    best: Float[np.ndarray, "views 1 k"]
+    sampled: Float[np.ndarray, "1 sample"]
     """Mean of the views."""
     left: Bool[np.ndarray, "1 sample"]
     gallery: int
@@ -95,50 +93,52 @@ class Seen:
         away = found if but is None else np.append(found, but)
         return cls(
             _by_view(best, query, views),
-            torch.from_numpy(sampled)[None],
+            sampled[None],
             gallery.left(away),
             len(gallery) - (but is not None),
         )
 
-    def sight(
-        self, tau: float, usual: Background | None, everyone: Float[Tensor, " sample"] | None
-    ) -> Sight:
+    def summary(
+        self,
+        tau: float,
+        usual: Background | None,
+        everyone: Float[np.ndarray, " sample"] | None,
+    ) -> TopKSummary:
         """As trust reads it. usual: of the best; everyone: what is usual for the sample."""
-        return look_at_best(
+        return summarise_best(
             self.best[..., :SHOWN],
             self.sampled,
-            torch.from_numpy(self.left),
+            self.left,
             self.gallery,
             tau,
-            usual_best=None if usual is None else Usual.of_one(usual),
+            usual_best=None if usual is None else HubStatistics.of_one(usual),
             usual_sample=everyone,
         )
 
     def uncertainty(self, tau: float, kind: EvidenceKind) -> float:
         """u = K / S; exact where the sample is the whole gallery, else estimated from it."""
         best = self.best.mean(0)
-        total = log_evidence(best, tau, kind).logsumexp(-1)
+        total = float(logsumexp(log_evidence(best, tau, kind))[0])
         rest, seen = self.gallery - best.shape[1], int(self.left.sum())
         if rest and seen:
-            away = torch.from_numpy(~self.left)
-            others = log_evidence(self.sampled, tau, kind).masked_fill(away, -torch.inf)
-            # as `trust.tail` estimates it, without the bounds, which cost more than the rest
-            tail = others.logsumexp(-1) + math.log(rest / seen)
-            total = torch.logaddexp(total, tail)
-        return float((math.log(self.gallery) - total).sigmoid())
+            others = log_evidence(self.sampled[self.left][None], tau, kind)
+            # as `trust.evidence_sum` estimates it, without its bounds, which cost more
+            tail = float(logsumexp(others)[0]) + math.log(rest / seen)
+            total = float(np.logaddexp(total, tail))
+        return float(expit(math.log(self.gallery) - total))
 
 
 def slices(
     vectors: Float32[np.ndarray, "items dim"], views: int
-) -> Float32[Tensor, "views items part"]:
+) -> Float32[np.ndarray, "views items part"]:
     """Each view's part of the vectors."""
     count, dim = vectors.shape
-    return torch.from_numpy(vectors).reshape(count, views, dim // views).transpose(0, 1)
+    return vectors.reshape(count, views, dim // views).swapaxes(0, 1)
 
 
 def _by_view(
     vectors: Float32[np.ndarray, "items dim"], query: Float32[np.ndarray, " dim"], views: int
-) -> Float32[Tensor, "views 1 items"]:
+) -> Float32[np.ndarray, "views 1 items"]:
     """Every item's score in every view."""
     parts = (vectors * query).reshape(len(vectors), views, -1).sum(-1)
-    return torch.from_numpy(views * parts.T)[:, None]
+    return (np.float32(views) * parts.T)[:, None]

@@ -11,32 +11,63 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import numpy as np
 
 from avow import indexes
 from avow.core import folder
-from avow.core.errors import BadData, WrongIndex
-from avow.core.places import avow_home
+from avow.core.errors import BadData, WrongIndex, training_half
+from avow.core.folder import AllowCode
+from avow.core.places import DEFAULT, avow_home
 from avow.core.searching import Encoder
-from avow.retrieval.alike import group_alike
-from avow.retrieval.catalogue import open_catalogue, sentences
-from avow.retrieval.covered import cover
-from avow.retrieval.deferred import Deferred, unchanged
-from avow.retrieval.engines import bring_up_to_date, forget_engines
-from avow.retrieval.generations import begin, begin_again, compact, go_on, use
+from avow.retrieval.encoders.lazy import Deferred, unchanged
+from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.library import other_model
-from avow.retrieval.lock import only_writer
-from avow.retrieval.report import Progress, Report
-from avow.retrieval.run import Run
-from avow.retrieval.spaces import Space
-from avow.retrieval.survey import survey
-from avow.retrieval.writer import Writer
+from avow.retrieval.store.catalogue import current_models, sentences
+from avow.retrieval.store.changes import survey
+from avow.retrieval.store.engines import bring_up_to_date, forget_engines
+from avow.retrieval.store.generations import begin, begin_again, compact, go_on, use
+from avow.retrieval.store.indexed_folders import cover
+from avow.retrieval.store.ingest import Run
+from avow.retrieval.store.lock import only_writer
+from avow.retrieval.store.model_folder import Space
+from avow.retrieval.store.near_duplicates import group_alike
+from avow.retrieval.store.repair import open_for_writing
+from avow.retrieval.store.report import Progress, Report
+from avow.retrieval.store.writer import Writer
 
 BATCH = 64
 _FEW = 1000
 """Dead rows that are never worth writing the others anew."""
+
+
+class IndexOptions(TypedDict, total=False):
+    """Options of `index_folders` that are seldom changed."""
+
+    engine: str | None
+    """How vectors are searched; None: as they are, else "exact"."""
+    half: bool | None
+    """Whether vectors are kept in 16 bits; None: as they are, else in 32."""
+    batch: int
+    """Items encoded at once."""
+    workers: int
+    """Threads that read; 0: one a core."""
+    allow_code: bool
+    """Go on with an engine outside Avow that the index names; a given one needs no leave."""
+
+
+@dataclass(frozen=True)
+class _Indexing:
+    """The options with their defaults; a name that is none of them is a TypeError."""
+
+    engine: str | None = None
+    half: bool | None = None
+    batch: int = BATCH
+    workers: int = 0
+    allow_code: bool = False
 
 
 def index_folders(
@@ -46,23 +77,24 @@ def index_folders(
     encoder: Encoder | Deferred,
     rebuild: bool = False,
     dedupe: bool = False,
-    engine: str | None = None,
-    half: bool | None = None,
-    batch: int = BATCH,
-    workers: int = 0,
+    prune: bool = False,
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    **options: Unpack[IndexOptions],
 ) -> Report:
     """Bring an index up to date with some folders.
 
     rebuild: encode everything anew, or for a model that the index does not know; readers
-    see the old state until all is done. dedupe: group near-duplicates. engine, half: how
-    vectors are searched and kept; as they are, where not given. stop: asked after every
-    file; what was done before is kept.
+    see the old state until all is done. dedupe: group near-duplicates. prune: forget
+    missing files even where they are more than half of a folder, which is otherwise taken
+    for a disk that is not mounted and reported as `absent`. stop: asked after every file;
+    what was done before is kept. The other options are in `IndexOptions`.
     """
+    how = _Indexing(**options)
+    engine, half = how.engine, how.half
     started = time.monotonic()
     index = index or avow_home() / "index"
-    _check(batch, engine)
+    _check(how.batch, engine)
     plain = not (rebuild or dedupe) and engine is None and half is None
     if isinstance(encoder, Deferred) and plain:
         nothing = unchanged(folders, index, encoder)
@@ -72,7 +104,7 @@ def index_folders(
     with only_writer(index), sentences(index), warnings.catch_warnings():
         # said once for all threads: what decoders grumble about is no matter for the user
         warnings.simplefilter("ignore")
-        link = open_catalogue(index, make=True)
+        link, repaired = open_for_writing(index, rebuild)
         try:
             opened = encoder.open() if isinstance(encoder, Deferred) else encoder
             writer = _writer(link, index, opened, engine, half, rebuild)
@@ -80,21 +112,67 @@ def index_folders(
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
             found = survey(link, folders, index, writer.model, writer.generation)
-            cover(index, found.walk.roots)
-            run = Run(writer, opened, found, batch, workers or _workers())
+            cover(index, found.walk.roots, anew=rebuild)
+            run = Run(writer, opened, found, how.batch, how.workers or _workers(), prune)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
-                _finish(writer, report, dedupe, rebuild)
+                allowed = True if how.allow_code else [engine or ""]
+                _finish(writer, report, dedupe, rebuild, allowed)
         finally:
             link.close()
     report.seconds = time.monotonic() - started
+    report.repaired = repaired
     return report
 
 
-def _finish(writer: Writer, report: Report, dedupe: bool, anew: bool) -> None:
+def index(
+    folders: Sequence[str | Path],
+    index: str | Path | None = None,
+    *,
+    model: str = DEFAULT,
+    rebuild: bool = False,
+    dedupe: bool = False,
+    engine: str | None = None,
+    device: str = "",
+    allow_code: bool = False,
+) -> Report:
+    """Index the photographs and texts below some folders, or bring an index up to date.
+
+    index: the index folder; default: the one under AVOW_HOME. model: "default", a run's
+    folder, or a name of the model hub. rebuild: encode everything anew. dedupe: group
+    near-duplicates. engine: "exact", "faiss" or "pgvector". device: default: the best one,
+    and the processor for the default model. Run it again after changes: only new, changed,
+    moved and deleted files are read.
+
+        >>> report = avow.index(["photos"], "my-index")
+        >>> report.unchanged, report.skipped
+        (18, [])
+    """
+
+    def open_model(name: str) -> Encoder:
+        if name == DEFAULT and not device:
+            return open_encoder(name)
+        with training_half("Another model, or a device,"):
+            from avow.core.device import chosen_device
+        return open_encoder(name, chosen_device(device), allow_code=allow_code)
+
+    return index_folders(
+        folders,
+        index=None if index is None else Path(index),
+        encoder=Deferred.named(model, open_model),
+        rebuild=rebuild,
+        dedupe=dedupe,
+        engine=engine,
+        allow_code=allow_code,
+    )
+
+
+def _finish(
+    writer: Writer, report: Report, dedupe: bool, anew: bool, allow_code: AllowCode
+) -> None:
     """Show readers what was made, and put in order what hangs on it."""
     use(writer)
-    ids, _ = writer.live()
+    ids = writer.live()
     if len(ids) - np.count_nonzero(ids >= 0) > max(_FEW, len(ids) // 2):
         writer = compact(writer)
     link = writer.link
@@ -103,8 +181,10 @@ def _finish(writer: Writer, report: Report, dedupe: bool, anew: bool) -> None:
         group_alike(writer)
     count = "SELECT count(*) FROM items WHERE same_as IS NOT NULL AND gone = 0"
     report.alike = link.execute(count).fetchone()[0]
-    place = writer.space.engine(writer.engine)
-    bring_up_to_date(place, writer.engine, *writer.live(), anew=anew)
+    if writer.engine != "exact":
+        place = writer.space.engine(writer.engine)
+        rows = (writer.live(), writer.vectors())
+        bring_up_to_date(place, writer.engine, *rows, anew=anew, allow_code=allow_code)
     if anew:
         forget_engines(writer.space.engines, kept=writer.engine)
 
@@ -117,14 +197,14 @@ def _writer(
     half: bool | None,
     rebuild: bool,
 ) -> Writer:
-    rows = link.execute("SELECT fingerprint FROM models ORDER BY used DESC").fetchall()
-    models = [row[0] for row in rows]
+    models = current_models(link, index)
     if encoder.fingerprint not in models:
         if models and not rebuild:
             raise other_model(index, models, encoder.name)
         return begin(link, index, encoder, engine or "exact", bool(half))
     space = Space(index, encoder.fingerprint)
     if rebuild:
+        space.mend(encoder)
         return begin_again(link, space, engine or "exact", bool(half))
     writer = go_on(link, space, engine)
     if half is not None and half != writer.half:
@@ -140,7 +220,7 @@ def _check(batch: int, engine: str | None) -> None:
     if batch < 1:
         raise BadData(f"The batch is {batch!r}. Expected at least one item at once.")
     if engine is not None:
-        folder.find(indexes, engine)
+        folder.find(indexes, engine, allow_code=True)  # the caller typed it
 
 
 def _make_folder(index: Path) -> None:

@@ -8,10 +8,8 @@ It shows one state of the index, as it was when it was opened or last refreshed,
 another process may add to it.
 """
 
-import json
 import sqlite3
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,37 +19,30 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from avow.core.background import Background
-from avow.core.errors import BadQuery, WrongIndex
+from avow.core.errors import WrongIndex, WrongTrust
 from avow.core.fingerprint import of_text
+from avow.core.folder import AllowCode
 from avow.core.places import avow_home
-from avow.core.searching import Encoder
-from avow.indexes.exact import DEAD
-from avow.retrieval.catalogue import open_catalogue, reading, sentences
-from avow.retrieval.covered import covered
-from avow.retrieval.engines import Searched, open_engine
-from avow.retrieval.spaces import Space
+from avow.core.searching import Encoder, Ids, Nearest, Queries
+from avow.retrieval.store.catalogue import (
+    changing,
+    check_rows,
+    current_models,
+    damage_told,
+    open_catalogue,
+    sentences,
+)
+from avow.retrieval.store.feedback import Said, read_feedback, set_feedback
+from avow.retrieval.store.filtering import choose
+from avow.retrieval.store.indexed_folders import covered
+from avow.retrieval.store.items import Item, ItemCheck, read_items
+from avow.retrieval.store.model_folder import Space
+from avow.retrieval.store.row_checksums import damaged, is_sealed
+from avow.retrieval.store.similarity import checked_scores
+from avow.retrieval.store.state import State, current, no_item, read_state, replaced
 from avow.retrieval.where import Where
 
 _AT_ONCE = 500
-
-
-@dataclass(frozen=True)
-class Item:
-    """A photograph or a text of an index."""
-
-    id: int
-    kind: str
-    path: str
-    part: str
-    text: str | None
-    size: int
-    width: int | None
-    height: int | None
-    modified: float
-    taken: str | None
-    content: str
-    tags: tuple[str, ...]
-    same_as: int | None
 
 
 @dataclass(frozen=True)
@@ -63,67 +54,54 @@ class Skipped:
     when: float
 
 
-@dataclass(frozen=True)
-class Said:
-    """What somebody said of an answer."""
-
-    query: dict[str, Any]
-    item_id: int
-    good: bool
-    when: float
-
-
-@dataclass(frozen=True)
-class _State:
-    """Rows and ids that belong together."""
-
-    stamp: int
-    generation: int
-    engine: str
-    half: bool
-    ids: np.ndarray
-    """By row; -1 where the row is dead."""
-    kinds: np.ndarray
-    """By row."""
-    vectors: np.ndarray
-    usual: np.ndarray | None
-    searched: Searched
-    known: np.ndarray
-    """Live ids, ascending."""
-    rows: np.ndarray
-    """The row of each."""
-
-
 class Library:
     """An index folder opened for one model."""
 
-    def __init__(self, folder: Path, link: sqlite3.Connection, fingerprint: str):
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        link: sqlite3.Connection,
+        fingerprint: str,
+        allow_code: AllowCode = False,
+    ):
+        self.folder, self._allow_code = folder, allow_code
         self._link, self._lock = link, threading.RLock()
-        Where.teach(link)
         self._space = Space(folder, fingerprint)
-        self._about = self._space.manifest()
-        self._state: _State = None  # type: ignore[assignment]  # until it is read
+        with damage_told(folder):
+            self._about = self._space.manifest(sealed=self._sealed)
+        self._filters = ItemCheck(folder)
+        self._state: State = None  # type: ignore[assignment]  # until it is read
         self._load()
 
     @classmethod
-    def open(cls, folder: Path | None = None, encoder: Encoder | None = None) -> "Library":
-        """Open an index for a model; without one, for the model last used to index."""
+    def open(
+        cls,
+        folder: Path | None = None,
+        encoder: Encoder | None = None,
+        *,
+        allow_code: AllowCode = False,
+    ) -> "Library":
+        """Open an index for a model; without one, for the model last used to index.
+
+        allow_code: whether the index may name an engine outside Avow, whose code is run.
+        """
         folder = folder or avow_home() / "index"
         link = open_catalogue(folder)
-        with sentences(folder):
-            rows = link.execute("SELECT fingerprint FROM models ORDER BY used DESC").fetchall()
-        models = [row[0] for row in rows]
-        if not models:
-            raise WrongIndex(
-                f"The index in {str(folder)!r} is empty. Expected one that `avow index "
-                "FOLDER` has filled; run it first."
-            )
-        if encoder is None:
-            return cls(folder, link, models[0])
-        if encoder.fingerprint not in models:
-            raise other_model(folder, models, encoder.name)
-        return cls(folder, link, encoder.fingerprint)
+        try:
+            models = current_models(link, folder)
+            if not models:
+                raise WrongIndex(
+                    f"The index in {str(folder)!r} is empty. Expected one that `avow index "
+                    "FOLDER` has filled; run it first."
+                )
+            if encoder is None:
+                return cls(folder, link, models[0], allow_code)
+            if encoder.fingerprint not in models:
+                raise other_model(folder, models, encoder.name)
+            return cls(folder, link, encoder.fingerprint, allow_code)
+        except BaseException:
+            link.close()
+            raise
 
     def close(self) -> None:
         self._state.searched.close()
@@ -151,36 +129,34 @@ class Library:
         return self._about | kept
 
     @property
+    def _sealed(self) -> bool:
+        """Whether the catalogue has checksums; a writer may add them at any time."""
+        return is_sealed(self._link)
+
+    @property
     def dim(self) -> int:
         return self._about["dim"]
 
     def items(self, ids: Sequence[int] | Int64[np.ndarray, " items"]) -> list[Item]:
         """The items with these numbers, in this order."""
         wanted, found = [int(one) for one in ids], {}
-        for start in range(0, len(wanted), _AT_ONCE):
-            found |= self._some_items(wanted[start : start + _AT_ONCE])
-        try:
-            return [found[one] for one in wanted]
-        except KeyError as error:
-            raise BadQuery(
-                f"There is no item {error.args[0]} in the index {str(self.folder)!r}. "
-                "Expected a number that a search returned; search again."
-            ) from error
+        with self._lock, damage_told(self.folder):
+            for start in range(0, len(wanted), _AT_ONCE):
+                part = wanted[start : start + _AT_ONCE]
+                found |= read_items(self._link, part, self.folder)
+        for one in wanted:
+            if one not in found:
+                self._check_lost(one)
+                raise no_item(one, self.folder)
+        return [found[one] for one in wanted]
 
     def find(self, where: Where | None = None, kind: str = "image") -> Int64[np.ndarray, " n"]:
         """The numbers of all items of a kind that pass a filter, ascending."""
         state = self._state
-        ids = state.known[state.kinds[state.rows] == kind]
+        ids = state.known[state.texts[state.rows] == (kind == "text")]
         if where is None:
             return ids
-        condition, values = where.sql()
-        with self._lock, sentences(self.folder):
-            rows = self._link.execute(
-                "SELECT items.id FROM items JOIN files ON files.id = items.file "
-                f"WHERE items.gone = 0 AND items.kind = ? AND ({condition})",
-                [kind, *values],
-            ).fetchall()
-        passing = np.array([row[0] for row in rows], np.int64)
+        passing = choose(self.folder, where, kind, len(ids), self._filters)
         return ids[np.isin(ids, passing)]
 
     def vectors(
@@ -188,27 +164,30 @@ class Library:
     ) -> Float32[np.ndarray, "items dim"]:
         """The vectors of items, in this order."""
         state = self._state
-        return np.asarray(state.vectors[_rows_of(ids, state, self.folder)], np.float32)
+        rows = state.rows_of(ids, self.folder)
+        state.vectors.check(rows)
+        return np.asarray(state.vectors.data[rows], np.float32)
 
     def usual(self, ids: Sequence[int] | Int64[np.ndarray, " items"]) -> Background | None:
         """What is usual for these items, where the model has a bank of queries for them."""
         state = self._state
-        rows = _rows_of(ids, state, self.folder)
+        rows = state.rows_of(ids, self.folder)
         if state.usual is None:
             return None
-        kept = np.asarray(state.usual[rows])
+        state.usual.check(rows)
+        kept = np.asarray(state.usual.data[rows])
         if np.isnan(kept).any():  # texts: the bank asks for pictures only
             return None
         return self._space.background(kept, self._about)
 
-    def search(
-        self,
-        queries: Float32[np.ndarray, "queries dim"],
-        k: int,
-        among: Int64[np.ndarray, " chosen"] | None = None,
-    ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
+    def search(self, queries: Queries, k: int, among: Ids | None = None) -> Nearest:
         """The nearest items, best first; among: only these."""
-        return self._state.searched.search(queries, k, among)
+        state = self._state
+        if state.searched.engine is None and not state.vectors.complete:
+            known = among if among is None else among[np.isin(among, state.known)]
+            state.vectors.check(None if known is None else state.rows_of(known, self.folder))
+        ids, scores = state.searched.search(queries, k, among)
+        return ids, checked_scores(scores, self.folder)
 
     def search_and_watch(
         self,
@@ -222,24 +201,20 @@ class Library:
         """
         state = self._state
         if state.engine != "exact" or state.half:
-            found = state.searched.search(query[None], k)
+            found = self.search(query[None], k)
             return found[0][0], found[1][0], None
+        state.vectors.check()
         every = np.empty(len(state.ids), np.float32)
         found = state.searched.rest.search(query[None], k, every=every)
-        return found[0][0], found[1][0], every[_rows_of(watched, state, self.folder)]
+        seen = checked_scores(every[state.rows_of(watched, self.folder)], self.folder)
+        return found[0][0], checked_scores(found[1][0], self.folder), seen
 
     def refresh(self) -> bool:
         """Pick up what was committed since; whether anything was."""
-        with self._lock, sentences(self.folder):
-            now = self._link.execute(
-                "SELECT stamp, generation FROM models WHERE fingerprint = ?",
-                [self._space.fingerprint],
-            ).fetchone()
+        with self._lock, damage_told(self.folder):
+            now = current(self._link, self._space, self.folder)
         if now is None:
-            raise WrongIndex(
-                f"The index in {str(self.folder)!r} was made anew with another model while "
-                "it was open. Vectors of two models cannot be compared; open it again."
-            )
+            raise replaced(self.folder)
         if now == (self._state.stamp, self._state.generation):
             return False
         self._load()
@@ -247,7 +222,8 @@ class Library:
 
     def skipped(self) -> list[Skipped]:
         """Files that could not be indexed, by path."""
-        with self._lock, sentences(self.folder):
+        with self._lock, damage_told(self.folder):
+            self._check_rows("skipped")
             rows = self._link.execute(
                 "SELECT path, why, happened FROM skipped ORDER BY path"
             ).fetchall()
@@ -255,114 +231,71 @@ class Library:
 
     def folders(self) -> list[str]:
         """The folders that were indexed."""
-        return covered(self.folder)
+        return covered(self.folder, needed=self._sealed and len(self) > 0)
+
+    def attach(self, path: Path) -> None:
+        """Note a file beside the model's manifest, so that its loss is noticed."""
+        with self._lock, sentences(self.folder), changing(self._link):
+            if self._sealed:
+                row = [self._space.fingerprint, path.name]
+                self._link.execute("INSERT OR IGNORE INTO attached VALUES (?, ?)", row)
+
+    def check_attached(self, name: str) -> None:
+        """Refuse to go on without a file that was attached and is no longer there."""
+        if not self._sealed or (self._space.folder / name).is_file():
+            return
+        with self._lock, damage_told(self.folder):
+            row = [self._space.fingerprint, name]
+            query = "SELECT 1 FROM attached WHERE model = ? AND name = ?"
+            if self._link.execute(query, row).fetchone():
+                raise WrongTrust(
+                    f"The file {str(self._space.folder / name)!r} is missing. Expected what "
+                    "`avow calibrate` wrote; run it again."
+                )
+
+    def set_feedback(self, query: dict[str, Any], item_id: int, good: bool | None) -> None:
+        """Keep an opinion on an answer in place of an earlier one; None takes it back."""
+        set_feedback(self.folder, query, item_id, good, replace=True)
 
     def retract(self, query: dict[str, Any], item_id: int) -> None:
         """Take back everything that was said of an answer."""
-        with self._lock, sentences(self.folder):
-            self._link.execute(
-                "DELETE FROM feedback WHERE query = ? AND item = ?",
-                [json.dumps(query, sort_keys=True), int(item_id)],
-            )
+        set_feedback(self.folder, query, item_id, None, replace=True)
 
     def record(self, query: dict[str, Any], item_id: int, good: bool) -> None:
         """Keep what somebody said of an answer."""
-        with self._lock, sentences(self.folder):
-            self._link.execute(
-                "INSERT INTO feedback (query, item, good, happened) VALUES (?, ?, ?, ?)",
-                [json.dumps(query, sort_keys=True), int(item_id), bool(good), time.time()],
-            )
+        set_feedback(self.folder, query, item_id, good, replace=False)
 
     def feedback(self) -> list[Said]:
         """Everything that was said, oldest first."""
-        with self._lock, sentences(self.folder):
-            rows = self._link.execute(
-                "SELECT query, item, good, happened FROM feedback ORDER BY id"
-            ).fetchall()
-        return [Said(json.loads(row[0]), row[1], bool(row[2]), row[3]) for row in rows]
+        with self._lock, damage_told(self.folder):
+            self._check_rows("feedback")
+            return read_feedback(self._link)
+
+    def feedback_count(self) -> int:
+        """How many opinions the index holds."""
+        with self._lock, damage_told(self.folder):
+            return self._link.execute("SELECT count(*) FROM feedback").fetchone()[0]
+
+    def _check_lost(self, number: int) -> None:
+        """An item of this very state that the catalogue does not describe is damage."""
+        with self._lock, damage_told(self.folder):
+            now = current(self._link, self._space, self.folder)
+        state = self._state
+        if now == (state.stamp, state.generation) and number in state.known:
+            raise damaged(self.folder, f"the description of item {number} is missing")
+
+    def _check_rows(self, table: str) -> None:
+        if self._sealed:
+            check_rows(self._link, self.folder, table)
 
     def _load(self) -> None:
-        with self._lock, sentences(self.folder):
-            state = self._read_state()
+        with self._lock, damage_told(self.folder):
+            state = read_state(
+                self._link, self._space, self._about, self._state, self._allow_code
+            )
         before, self._state = self._state, state
         if before is not None:
             before.searched.close()
-
-    def _read_state(self, tries: int = 5) -> _State:
-        """A writer may replace the rows between question and answer: then ask again."""
-        try:
-            return self._read_once()
-        except FileNotFoundError as error:
-            if tries:
-                return self._read_state(tries - 1)
-            raise WrongIndex(
-                f"A file of the index {str(self.folder)!r} is missing ({error.filename}). "
-                "Make the index anew with `avow index --rebuild`."
-            ) from error
-
-    def _read_once(self) -> _State:
-        model = self._space.fingerprint
-        with reading(self._link):
-            stamp, generation = self._link.execute(
-                "SELECT stamp, generation FROM models WHERE fingerprint = ?", [model]
-            ).fetchone()
-            count, half, engine = self._link.execute(
-                "SELECT rows, half, engine FROM generations WHERE model = ? AND number = ?",
-                [model, generation],
-            ).fetchone()
-            rows = self._link.execute(
-                "SELECT items.id, row, kind FROM stored JOIN items ON "
-                "items.id = item WHERE model = ? AND generation = ? AND gone = 0",
-                [model, generation],
-            ).fetchall()
-            usual = self._space.usual(generation, self._about)
-            vectors = self._space.vectors(generation, self._about, bool(half)).read(count)
-            kept = None if usual is None else usual.read(count)
-        ids, kinds = np.full(count, DEAD, np.int64), np.full(count, "", "U8")
-        if rows:
-            numbers, places, names = zip(*rows, strict=True)
-            ids[list(places)], kinds[list(places)] = numbers, names
-        rows = np.flatnonzero(ids != DEAD)
-        rows = rows[np.argsort(ids[rows], kind="stable")]
-        place = self._space.engine(engine)
-        searched = Searched(ids, vectors, open_engine(place, engine, self._about["dim"]))
-        about = (stamp, generation, engine, bool(half))
-        return _State(*about, ids, kinds, vectors, kept, searched, ids[rows], rows)
-
-    def _some_items(self, ids: list[int]) -> dict[int, Item]:
-        marks = ",".join("?" * len(ids))
-        with self._lock, sentences(self.folder):
-            rows = self._link.execute(
-                "SELECT items.id, kind, path, part, text, size, width, height, "
-                "mtime_ns / 1e9, taken, items.content, same_as FROM items JOIN files ON "
-                f"files.id = items.file WHERE items.id IN ({marks})",
-                ids,
-            ).fetchall()
-            tags: dict[int, list[str]] = {}
-            for item, tag in self._link.execute(
-                f"SELECT item, tag FROM tags WHERE item IN ({marks}) ORDER BY item, tag", ids
-            ):
-                tags.setdefault(item, []).append(tag)
-        return {
-            row[0]: Item(*row[:11], tags=tuple(tags.get(row[0], ())), same_as=row[11])
-            for row in rows
-        }
-
-
-def _rows_of(
-    ids: Sequence[int] | Int64[np.ndarray, " items"], state: _State, folder: Path
-) -> Int64[np.ndarray, " items"]:
-    wanted = np.asarray(ids, np.int64).reshape(-1)
-    known = state.known
-    places = np.searchsorted(known, wanted)
-    inside = np.minimum(places, len(known) - 1)
-    right = known[inside] == wanted if len(known) else np.zeros(len(wanted), bool)
-    if not right.all():
-        raise BadQuery(
-            f"There is no item {wanted[~right][0]} in the index {str(folder)!r}. "
-            "Expected a number that a search returned; search again."
-        )
-    return state.rows[places]
 
 
 def other_model(folder: Path, models: Sequence[str], name: str) -> WrongIndex:

@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float32
 from PIL import Image
 
-from avow.assembly.photographs import open_photograph
 from avow.core.errors import BadQuery
+from avow.core.photographs import open_photograph
 from avow.core.searching import Encoder
 
 Kind = Literal["image", "text"]
@@ -147,7 +147,7 @@ def _opened(image: object) -> tuple[Image.Image, str]:
 
 
 def _finite(image: Image.Image) -> Image.Image:
-    """Only pictures of floating-point numbers can hold what is none."""
+    """Reject NaN and infinite pixels (possible only in mode F)."""
     if image.mode == "F" and not np.isfinite(np.asarray(image)).all():
         raise BadQuery(
             "The picture holds NaN or infinite numbers. Expected colours; convert it to RGB."

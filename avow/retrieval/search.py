@@ -10,36 +10,81 @@ Filters choose before anything is ranked, and trust is judged on what they leave
 
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float32, Int64
 from PIL import Image
 
-from avow.assembly.photographs import open_photograph
 from avow.core.errors import BadQuery, WrongIndex, WrongTrust
+from avow.core.photographs import open_photograph
 from avow.core.searching import Encoder
 from avow.retrieval.answer import Hit, SearchResult, Uncertainty, Verdict, in_words
-from avow.retrieval.encoder import open_encoder
+from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, Seen
 from avow.retrieval.library import Library
 from avow.retrieval.question import Question, Style, ask, check_numbers
 from avow.retrieval.where import Where
-from avow.trust.policy import Policy, Ruling
-from avow.trust.sight import SHOWN
+from avow.trust.policy import Judgements, Policy
+from avow.trust.top_k import SHOWN
 
 _GALLERIES_KEPT = 4  # of as many filters, the samples stay in memory
 _NOT_CALIBRATED = "This kind of search is not calibrated yet."
 
 
-class Retriever:
-    """A model, an index made with it, and the trust that was fitted for both."""
+@dataclass(frozen=True)
+class Request:
+    """A search from here on: its query is a vector, and its filter is parsed."""
 
-    def __init__(self, library: Library, encoder: Encoder | None = None, device: str = "cpu"):
-        self.library = library
+    query: dict[str, Any]
+    """As the result repeats it."""
+    style: Style
+    vector: Float32[np.ndarray, " dim"]
+    kind: str
+    k: int
+    risk: float | None = None
+    where: Where | None = None
+    but: int | None = None
+    """An item that is no answer, because the others are compared with it."""
+
+    @property
+    def words(self) -> int:
+        return len((self.query.get("text") or "").split())
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The best items of a gallery with their scores."""
+
+    gallery: Gallery
+    ids: Int64[np.ndarray, " found"]
+    scores: Float32[np.ndarray, " found"]
+    sampled: Float32[np.ndarray, " sample"] | None = None
+    """Scores of the gallery's sample, where they came with the search."""
+
+
+class Retriever:
+    """A model, an index made with it, and the policy that was fitted for both.
+
+    >>> retriever = avow.open("my-index")
+    >>> similar = retriever.similar(retriever.search("a cat").hits[0].id, k=2)
+    >>> len(similar.hits)
+    2
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        encoder: Encoder | None = None,
+        device: str = "cpu",
+        *,
+        threads: int = 0,
+        allow_code: bool = False,
+    ):
+        self.library, self._allow_code, self._threads = library, allow_code, threads
         self._encoder, self._device = encoder, device
         self._lock = threading.RLock()
         self._galleries: dict[tuple[str, str, str], Gallery] = {}
@@ -47,22 +92,41 @@ class Retriever:
 
     @classmethod
     def open(
-        cls, folder: str | Path | None = None, model: str | None = None, device: str = "cpu"
+        cls,
+        folder: str | Path | None = None,
+        model: str | None = None,
+        device: str = "cpu",
+        *,
+        threads: int = 0,
+        allow_code: bool = False,
     ) -> "Retriever":
-        """folder: an index; default: the one under AVOW_HOME. model: default: the index's.
+        """Open an index to search it.
 
-        Nothing heavy is loaded before it is needed.
+        folder: an index; default: the one under AVOW_HOME. model: default: the index's.
+        threads: that encode one question; 0: one per core.
+        Nothing heavy is loaded before it is needed. allow_code: import the modules outside
+        Avow that the index or its model names, and download what they name. Both only for
+        files of people you trust: importing a module runs its code.
+
+            >>> result = avow.open("my-index").search("a cat", k=3)
+            >>> result.hits[0].path.endswith("chelsea.png")
+            True
         """
         place = None if folder is None else Path(folder)
-        encoder = None if model is None else open_encoder(model, device)
-        return cls(Library.open(place, encoder), encoder, device)
+        encoder = None
+        if model is not None:
+            encoder = open_encoder(model, device, threads=threads, allow_code=allow_code)
+        library = Library.open(place, encoder, allow_code=allow_code)
+        return cls(library, encoder, device, threads=threads, allow_code=allow_code)
 
     @property
     def encoder(self) -> Encoder:
         """The model of the index; loaded when first used."""
         with self._lock:
             if self._encoder is None:
-                made = open_encoder(self.library.manifest["model"], self._device)
+                named = self.library.manifest["model"]
+                given = {"threads": self._threads, "allow_code": self._allow_code}
+                made = open_recorded(named, self._device, **given)
                 _same_model(made, self.library)
                 self._encoder = made
             return self._encoder
@@ -90,8 +154,8 @@ class Retriever:
         vector = question.vector(self.encoder)
         encoded = time.perf_counter() - started
         query = {**question.to_dict(), "where": None if where is None else str(where)}
-        found = self._answer(query, question.style, vector, k, risk, chosen, kind)
-        return _timed(found, encode=encoded)
+        request = Request(query, question.style, vector, kind, k, risk, chosen)
+        return _timed(self._answer(request), encode=encoded)
 
     def similar(
         self, item_id: int, *, k: int = 10, where: str | Where | None = None
@@ -103,7 +167,8 @@ class Retriever:
         vector = self.library.vectors([item_id])[0]
         query = {**Question(kind="image" if item.kind == "image" else "text").to_dict()}
         query |= {"similar_to": item_id, "where": None if where is None else str(where)}
-        return self._answer(query, "similar", vector, k, None, chosen, item.kind, but=item_id)
+        request = Request(query, "similar", vector, item.kind, k, where=chosen, but=item_id)
+        return self._answer(request)
 
     def explain(self, text: str, item_id: int) -> Explanation:
         """Which words, and which parts of a picture of the index, carry the match."""
@@ -137,6 +202,7 @@ class Retriever:
         """What was fitted for this index, else for its model; None where nothing was."""
         if style not in ("text", "image"):
             return None
+        self.library.check_attached(f"trust-{style}.json")
         home = getattr(self.encoder, "home", None)
         for place in (self.model_folder, home):
             if place is not None and (place / f"trust-{style}.json").is_file():
@@ -150,38 +216,24 @@ class Retriever:
 
     # --- the parts of an answer -------------------------------------------------------
 
-    def _answer(
-        self,
-        query: dict[str, Any],
-        style: Style,
-        vector: Float32[np.ndarray, " dim"],
-        k: int,
-        risk: float | None,
-        where: Where | None,
-        kind: str,
-        but: int | None = None,
-    ) -> SearchResult:
+    def _answer(self, request: Request) -> SearchResult:
         started = time.perf_counter()
         with self._lock:
             self.library.refresh()
-            gallery = self._gallery(where, kind)
-            ids, scores, sampled = self._rank(gallery, vector, k, but)
-            if not len(ids):
-                return self._nothing(query, where, kind)
+            candidates = self._rank(request)
+            if not len(candidates.ids):
+                return self._nothing(request)
             ranked = time.perf_counter()
-            best, views = self.library.vectors(ids[:SHOWN]), self.library.manifest["views"]
-            seen = Seen.of(gallery, vector, best, ids[:SHOWN], views, but, sampled)
-            words = len((query.get("text") or "").split())
-            with torch.inference_mode():
-                verdict, ruling, why = self._judge(seen, gallery, ids, style, words, k, risk)
-                evidence = self._uncertainty(seen)
+            seen = self._look(request, candidates)
+            verdict, judgements, why = self._judge(request, candidates, seen)
+            evidence = self._uncertainty(seen)
             judged = time.perf_counter()
-            hits = self._hits(ids, scores, k, ruling)
+            hits = self._hits(candidates, request.k, judgements)
         empty = verdict == "nothing_found"
         return SearchResult(
-            query,
+            request.query,
             verdict,
-            None if ruling is None else _trust(ruling, empty),
+            None if judgements is None else _trust(judgements, empty),
             evidence,
             why,
             () if empty else hits,
@@ -198,74 +250,68 @@ class Retriever:
             self._galleries[key] = Gallery.of(self.library, where, kind)
         return self._galleries[key]
 
-    def _rank(
-        self, gallery: Gallery, vector: Float32[np.ndarray, " dim"], k: int, but: int | None
-    ) -> tuple[
-        Int64[np.ndarray, " found"],
-        Float32[np.ndarray, " found"],
-        Float32[np.ndarray, " sample"] | None,
-    ]:
+    def _rank(self, request: Request) -> Candidates:
         """The best items and their scores, and those of the sample where they are known."""
+        gallery = self._gallery(request.where, request.kind)
         if not len(gallery):
-            return np.empty(0, np.int64), np.empty(0, np.float32), None
-        wanted, sampled = max(k, SHOWN) + (but is not None), None
+            return Candidates(gallery, np.empty(0, np.int64), np.empty(0, np.float32))
+        most, but, sampled = max(request.k, SHOWN), request.but, None
+        wanted = most + (but is not None)
         if gallery.whole:
             ids, scores, sampled = self.library.search_and_watch(
-                vector, wanted, gallery.sampled
+                request.vector, wanted, gallery.sampled
             )
         else:
-            found = self.library.search(vector[None], wanted, gallery.ids)
-            ids, scores = found[0][0], found[1][0]
+            nearest = self.library.search(request.vector[None], wanted, gallery.ids)
+            ids, scores = nearest[0][0], nearest[1][0]
         kept = ids != but if but is not None else np.ones(len(ids), bool)
-        return ids[kept][: max(k, SHOWN)], scores[kept][: max(k, SHOWN)], sampled
+        return Candidates(gallery, ids[kept][:most], scores[kept][:most], sampled)
+
+    def _look(self, request: Request, candidates: Candidates) -> Seen:
+        """How the best items stand among the whole gallery."""
+        first = candidates.ids[:SHOWN]
+        best, views = self.library.vectors(first), self.library.manifest["views"]
+        others = (request.but, candidates.sampled)
+        return Seen.of(candidates.gallery, request.vector, best, first, views, *others)
 
     def _judge(
-        self,
-        seen: Seen,
-        gallery: Gallery,
-        ids: Int64[np.ndarray, " found"],
-        style: Style,
-        words: int,
-        k: int,
-        risk: float | None,
-    ) -> tuple[Verdict, Ruling | None, str]:
+        self, request: Request, candidates: Candidates, seen: Seen
+    ) -> tuple[Verdict, Judgements | None, str]:
+        gallery, ids = candidates.gallery, candidates.ids
         usual = None if gallery.usual is None else self.library.usual(ids[:SHOWN])
         try:
-            policy = self.policy(style)
+            policy = self.policy(request.style)
             if policy is None:
                 return "unjudged", None, _NOT_CALIBRATED
-            sight = seen.sight(self.encoder.tau, usual, gallery.usual)
-            ruling = policy.judge(
-                sight,
-                np.array([words]),
-                shown=min(k, SHOWN, len(ids)),
-                risk=risk,
+            summary = seen.summary(self.encoder.tau, usual, gallery.usual)
+            judgements = policy.judge(
+                summary,
+                np.array([request.words]),
+                shown=min(request.k, SHOWN, len(ids)),
+                risk=request.risk,
                 model=self.encoder.fingerprint,
             )
         except WrongTrust as error:
             return "unjudged", None, f"{_NOT_CALIBRATED} {error}"
-        verdict: Verdict = _VERDICTS[ruling.verdicts[0]]
-        odd = ruling.odd is not None and policy.is_odd(float(ruling.odd[0]))
-        noun = "picture" if style == "text" else "text"
-        why = in_words(verdict, ruling.probability[0], noun, odd, ruling.doubts)
-        return verdict, ruling, why
+        verdict: Verdict = _VERDICTS[judgements.verdicts[0]]
+        odd = judgements.odd is not None and policy.is_odd(float(judgements.odd[0]))
+        noun = "picture" if request.style == "text" else "text"
+        why = in_words(verdict, judgements.probability[0], noun, odd, judgements.doubts)
+        return verdict, judgements, why
 
     def _uncertainty(self, seen: Seen) -> Uncertainty:
         tau, kind = self.library.manifest["tau"], self.library.manifest["kind"]
         return Uncertainty(seen.uncertainty(tau, kind), seen.gallery, tau, kind)
 
     def _hits(
-        self,
-        ids: Int64[np.ndarray, " found"],
-        scores: Float32[np.ndarray, " found"],
-        k: int,
-        ruling: Ruling | None,
+        self, candidates: Candidates, k: int, judgements: Judgements | None
     ) -> tuple[Hit, ...]:
         """The first k: by probability where it is known, behind them by similarity."""
-        first = np.arange(0) if ruling is None else ruling.order[0]
-        beyond = np.arange(0 if ruling is None else SHOWN, len(ids))
+        ids = candidates.ids
+        first = np.arange(0) if judgements is None else judgements.order[0]
+        beyond = np.arange(0 if judgements is None else SHOWN, len(ids))
         places = np.concatenate([first, beyond])[:k]
-        stated = [] if ruling is None else ruling.probability[0].tolist()
+        stated = [] if judgements is None else judgements.probability[0].tolist()
         stated += [None] * (len(places) - len(stated))
         items = self.library.items(ids[places])
         return tuple(
@@ -281,22 +327,23 @@ class Retriever:
                 item.height,
                 item.taken,
                 item.tags,
+                item.tags_total,
             )
             for rank, (item, score, p) in enumerate(
-                zip(items, scores[places], stated, strict=True), start=1
+                zip(items, candidates.scores[places], stated, strict=True), start=1
             )
         )
 
-    def _nothing(self, query: dict[str, Any], where: Where | None, kind: str) -> SearchResult:
-        what = "picture" if kind == "image" else "text"
+    def _nothing(self, request: Request) -> SearchResult:
+        what = "picture" if request.kind == "image" else "text"
         why = (
             f"There is no {what} in this index yet; `avow index FOLDER` adds some."
-            if where is None or not len(self.library.find(None, kind))
+            if request.where is None or not len(self.library.find(None, request.kind))
             else f"No {what} passes the filter."
         )
         manifest = self.library.manifest
         nobody = Uncertainty(None, 0, manifest["tau"], manifest["kind"])
-        return SearchResult(query, "nothing_found", None, nobody, why)
+        return SearchResult(request.query, "nothing_found", None, nobody, why)
 
     def _load(self, path: Path) -> Policy:
         stamp = path.stat().st_mtime_ns
@@ -312,9 +359,9 @@ _VERDICTS: dict[str, Verdict] = {
 }
 
 
-def _trust(ruling: Ruling, empty: bool) -> float:
+def _trust(judgements: Judgements, empty: bool) -> float:
     """That the answer is good; where nothing is shown, that there was anything to show."""
-    return float((ruling.present if empty else ruling.confidence)[0])
+    return float((judgements.present if empty else judgements.confidence)[0])
 
 
 def _same_model(encoder: Encoder, library: Library) -> None:

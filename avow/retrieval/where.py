@@ -19,13 +19,14 @@ in it. What an item does not have (a text's width) compares with nothing, so `=`
 """
 
 import calendar
+import json
 import re
 import sqlite3
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from avow.core.errors import BadQuery
+from avow.retrieval.patterns import listed, matches_any
 
 Value = str | int | float
 Piece = tuple[str, tuple[Value, ...]]
@@ -49,6 +50,12 @@ _OPERATORS = {
     "kind": ("=", "!="),
     **dict.fromkeys(("year", "date", "size", "width", "height"), _ORDER),
 }
+_TAG_LIKE = "EXISTS (SELECT 1 FROM tags WHERE item = items.id AND alike(tag, ?))"
+_MERGED = {
+    f"coalesce({condition}, 0)"
+    for condition in (_TAG_LIKE, *(f"alike({column}, ?)" for column in _COLUMNS.values()))
+}
+"""Conditions that take several patterns as well as one."""
 _UNITS = {"": 1, "b": 1}
 _UNITS |= {unit: 1000**n for n, unit in enumerate(("kb", "mb", "gb", "tb"), 1)}
 _UNITS |= {unit: 1024**n for n, unit in enumerate(("kib", "mib", "gib", "tib"), 1)}
@@ -70,6 +77,8 @@ class Where:
     text: str
     condition: str
     values: tuple[Value, ...]
+    comparisons: int = 1
+    """How many there are, for each item."""
 
     @classmethod
     def parse(cls, text: str) -> "Where":
@@ -81,8 +90,9 @@ class Where:
                 f"The filter {text[:200]!r} holds bytes that are no text at character "
                 f"{error.start + 1}. Expected UTF-8; write that character again."
             ) from error
-        condition, values = _Parser(text).whole()
-        return cls(text, condition, values)
+        parser = _Parser(text)
+        condition, values = parser.whole()
+        return cls(text, condition, values, parser.comparisons)
 
     def sql(self) -> Piece:
         """A condition over `items` and `files`, and the values of its question marks."""
@@ -91,7 +101,7 @@ class Where:
     @staticmethod
     def teach(link: sqlite3.Connection) -> None:
         """Give a connection the comparison that SQLite lacks: `~` beyond ASCII."""
-        link.create_function("alike", 2, _alike, deterministic=True)
+        link.create_function("alike", 2, matches_any, deterministic=True)
 
 
 @dataclass(frozen=True)
@@ -139,6 +149,8 @@ class _Parser:
         while self._is(word):
             self.at += 1
             pieces.append(part())
+        if word == "or":
+            pieces = _merged(pieces)
         if len(pieces) == 1:
             return pieces[0]
         conditions = f" {word.upper()} ".join(condition for condition, _ in pieces)
@@ -184,10 +196,11 @@ class _Parser:
     def _compare(self, name: str, sign: str, value: _Token) -> Piece:
         text = _unquoted(value)
         if name == "tag":
-            inner = "alike(tag, ?)" if sign == "~" else "tag = ?"
-            return f"EXISTS (SELECT 1 FROM tags WHERE item = items.id AND {inner})", (text,)
+            if sign == "~":
+                return _TAG_LIKE, (listed(text),)
+            return "EXISTS (SELECT 1 FROM tags WHERE item = items.id AND tag = ?)", (text,)
         if sign == "~":
-            return f"alike({_COLUMNS[name]}, ?)", (text,)
+            return f"alike({_COLUMNS[name]}, ?)", (listed(text),)
         if name in ("year", "date"):
             return self._on_days(name, sign, text, value)
         if name == "kind" and text not in ("image", "text"):
@@ -235,6 +248,17 @@ class _Parser:
         )
 
 
+def _merged(pieces: list[Piece]) -> list[Piece]:
+    """Alternatives of one field in one comparison, which reads the field only once."""
+    patterns: dict[str, list[str]] = {}
+    for condition, values in pieces:
+        if condition in _MERGED:
+            patterns.setdefault(condition, []).extend(json.loads(str(values[0])))
+    others = [piece for piece in pieces if piece[0] not in _MERGED]
+    joined = [(condition, (listed(*some),)) for condition, some in patterns.items()]
+    return list(dict.fromkeys([*joined, *others]))
+
+
 def _unquoted(token: _Token) -> str:
     if token.kind == "word":
         return token.text
@@ -255,35 +279,3 @@ def _span(text: str) -> tuple[str, str] | None:
     if day is None:
         return f"{year}-{month}-01", f"{year}-{month}-{length:02}"
     return (text, text) if 1 <= int(day) <= length else None
-
-
-def _alike(text: str | None, pattern: str) -> bool:
-    """Whether `text` contains `pattern`, or fits it as a whole where it has * or ?."""
-    if text is None:
-        return False
-    text, pattern = _folded(text), _folded(pattern)
-    if "*" not in pattern and "?" not in pattern:
-        return pattern in text
-    return _fits(text, pattern)
-
-
-def _fits(text: str, pattern: str) -> bool:
-    """Match * and ? in time proportional to the product of the lengths, whatever they are."""
-    at = here = 0
-    star, resume = -1, 0
-    while at < len(text):
-        if here < len(pattern) and pattern[here] == "*":
-            star, resume, here = here, at, here + 1
-        elif here < len(pattern) and pattern[here] in ("?", text[at]):
-            at, here = at + 1, here + 1
-        elif star >= 0:
-            resume += 1
-            at, here = resume, star + 1
-        else:
-            return False
-    return not pattern[here:].strip("*")
-
-
-def _folded(text: str) -> str:
-    # macOS writes names with accents apart, everybody else together
-    return unicodedata.normalize("NFC", text).casefold()

@@ -19,8 +19,8 @@ from avow.assembly.recipe import Training
 from avow.core.contracts import Lesson, Regions, Tokens
 from avow.core.errors import BadData
 from avow.core.seeds import generator
-from avow.data._captions import TokenTable
-from avow.data._corruption import corrupt_words, drop_regions, mask_regions
+from avow.data.captions import TokenTable
+from avow.data.corruption import corrupt_words, drop_regions, mask_regions
 from avow.training.graphs import DEVICE
 
 RESIDENT = 24 * 2**30  # bytes of features that may live on an accelerator

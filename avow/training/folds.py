@@ -17,11 +17,11 @@ from avow.assembly.recipe import Recipe
 from avow.core.contracts import PairedDataset, Split
 from avow.core.errors import BadData, WrongCheckpoint
 from avow.core.seeds import mix
-from avow.data._features import FeatureStore
-from avow.training.course import enrol
-from avow.training.learnt import NOTE
+from avow.data.features import FeatureStore
 from avow.training.loop import train
+from avow.training.setup import enrol
 from avow.training.state import open_run
+from avow.training.trained_pairs import NOTE
 
 FEWEST = 2
 FEW_STEPS = 100
@@ -57,6 +57,7 @@ def chosen(split: Split, images: Bool[np.ndarray, " images"]) -> Split:
         image_of=place[split.image_of[captions]],
         files=None if split.files is None else tuple(split.files[n] for n in kept),
         feature_rows=rows,
+        times=None if split.times is None else split.times.rows(kept),
     )
 
 

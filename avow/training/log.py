@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from avow.core.files import room_needed
+from avow.core.files import room_needed, write_text
 from avow.training.state import Progress
 
 
@@ -48,7 +48,7 @@ class Log:
         lines = self.path.read_text(encoding="utf-8").splitlines()
         kept = [line for line in lines if _epoch_of(line) <= epoch]
         if len(kept) < len(lines):
-            self.path.write_text("".join(f"{line}\n" for line in kept))
+            write_text(self.path, "".join(f"{line}\n" for line in kept))
 
 
 def _epoch_of(line: str) -> float:

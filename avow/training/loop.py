@@ -27,14 +27,14 @@ from avow.core.device import most_memory, multiplies_bf16
 from avow.core.errors import WrongCheckpoint
 from avow.core.seeds import mix
 from avow.training.batches import Batch, Batches
-from avow.training.cleaning import Sifted, sift
 from avow.training.compare import Comparison
-from avow.training.course import Course
 from avow.training.graphs import Graphed
-from avow.training.learnt import note_pairs
 from avow.training.log import Log
 from avow.training.optim import build_optimiser, clip, hold_back, let_rest, set_rates
+from avow.training.setup import Course
+from avow.training.sifting import Sifted, sift
 from avow.training.state import Progress, load_state, save_best, save_state
+from avow.training.trained_pairs import note_pairs
 
 SAVE_EVERY = 600.0  # seconds between states inside an epoch
 

@@ -20,8 +20,8 @@ from avow.assembly.pairs import whole
 from avow.assembly.recipe import Training
 from avow.core.contracts import Backbone, Lesson, Regions
 from avow.core.seeds import generator
-from avow.data._captions import TokenTable
-from avow.data._corruption import corrupt_words, drop_regions
+from avow.data.captions import TokenTable
+from avow.data.corruption import corrupt_words, drop_regions
 from avow.training.batches import Batch
 from avow.training.graphs import DEVICE
 

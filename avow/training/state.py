@@ -8,7 +8,7 @@ replaced, then the older folder is removed: a kill between any two leaves a vali
 """
 
 import dataclasses
-import json
+import pickle
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,20 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from avow.assembly.checkpoint import read_json
 from avow.assembly.model import Model
+from avow.assembly.model_files import pointed, read_json
 from avow.assembly.recipe import Recipe
+from avow.core import seals
 from avow.core.contracts import Method
 from avow.core.errors import WrongCheckpoint
 from avow.core.files import new_folder, write_text
-from avow.training.cleaning import Sifted
+from avow.training.sifting import Sifted
+
+_UNUSABLE = (
+    *(OSError, RuntimeError, ValueError, EOFError),
+    *(KeyError, TypeError, AttributeError, pickle.UnpicklingError),
+)
+"""What a training state that is damaged, or of another recipe, raises."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,7 @@ def save_state(
             "sifted": None if sifted is None else dataclasses.asdict(sifted),
         }
         torch.save(content, home / "training.pt")
+        seals.write_list(home)
     _point(run, "last", name)
 
 
@@ -80,22 +88,23 @@ def load_state(
     run: Path, views: Sequence[Method], optimiser: Optimizer
 ) -> tuple[Progress, Sifted | None]:
     """Put weights and optimiser back; where nothing was saved yet, start at the start."""
-    pointer = run / "last"
-    if not pointer.is_file():
+    home = pointed(run, "last") or _newest(run)
+    if home is None:
         return Progress(), None
-    path = run / pointer.read_text().strip() / "training.pt"
+    path = home / "training.pt"
     try:
+        seals.check(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
         for view, state in zip(views, content["views"], strict=True):
             view.load_state_dict(state)
         optimiser.load_state_dict(content["optimiser"])
-    except (OSError, RuntimeError, ValueError, EOFError) as error:
+        reached, sifted = Progress(**content["progress"]), content.get("sifted")
+        return reached, None if sifted is None else Sifted(**sifted)
+    except _UNUSABLE as error:
         raise WrongCheckpoint(
             f"The training state {str(path)!r} cannot be used ({error}). Expected the "
             "state of the same recipe; train without --resume to start anew."
         ) from error
-    sifted = content.get("sifted")
-    return Progress(**content["progress"]), None if sifted is None else Sifted(**sifted)
 
 
 def check_run(run: Path, recipe: Recipe, resume: bool) -> None:
@@ -123,7 +132,12 @@ def open_run(run: Path, recipe: Recipe, resume: bool) -> None:
     """
     check_run(run, recipe, resume)
     run.mkdir(parents=True, exist_ok=True)
-    write_text(run / "recipe.json", json.dumps(_content(recipe), indent=1))
+    seals.write_document(run / "recipe.json", _content(recipe), indent=1)
+
+
+def _newest(run: Path) -> Path | None:
+    """A state that is whole, though nothing points to it: a kill came in between."""
+    return max(run.glob("last-*"), default=None)
 
 
 def _content(recipe: Recipe) -> dict[str, Any]:

@@ -1,263 +1,375 @@
-"""When to answer, when to say "look yourself", when to say "nothing found": for a search.
+"""When to answer, when to ask for a check, when to say "nothing found".
 
-    what was seen of the answers --Policy.judge--> probability of every hit, verdict
+    summary of the top k --Policy.judge--> probability of every hit, verdict per query
 
-A policy is fitted once, on queries of several kinds over galleries of many sizes: whole
-captions, short phrases, names of things, and a quarter of them with nothing to find. It
-states, for every hit, the probability that a person would call it relevant; for the answer,
-the probability that one of those shown is. It keeps the held-out answers it was checked
-with, so that any risk may be asked for: "at most one answer in ten with nothing relevant
-among those shown". What the gallery hardly holds at all is refused.
+A policy states two probabilities: of every hit, that it is right or relevant (`event`), and
+of the gallery, that it holds a match at all. It keeps held-out answers, so that a promise can
+be made for any risk: "at most one answer in ten without a relevant hit among those shown".
 
-How many words a query has says what kind it is: a name fits many pictures, a caption one.
-Hits are shown in the order of their probability, which knows of hubs where similarity does
-not: of the best candidates by similarity, the most probable come first.
+The verdict rule, refusal first:
+
+    log-odds of `present` below the refusal threshold  ->  "nothing found"
+    else, score at or above the threshold of the promise  ->  "answer"
+    else  ->  "check"
+
+A policy holds for the model and the kind of queries it was fitted with (`Conditions`). It
+refuses another model, and reports other differences as doubts.
 """
 
-import json
-from dataclasses import asdict, dataclass, field
+import warnings
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
-from avow.core.errors import WrongTrust
-from avow.core.files import write_text
-from avow.trust.galleries import one_of, state
-from avow.trust.judge import Conditions, Verdict
+from avow.core.background import Background
+from avow.core.errors import BadData, WrongTrust
+from avow.core.evidence import EvidenceKind, log_evidence, uncertainty
+from avow.core.logistic import expit, logit
+from avow.core.queries import QueryBatch
+from avow.core.renamed import renamed
+from avow.trust.conditions import Conditions, Difference
+from avow.trust.gallery_sampling import one_of, predict
+from avow.trust.inputs import Scores, background_of, views_of
 from avow.trust.probability import Probability
-from avow.trust.promise import Promise, promise
-from avow.trust.sight import Sight, describe
+from avow.trust.risk_control import Promise, promise
+from avow.trust.top_k import TopKSummary, describe, summarise
 
-FORMAT = 1
+Verdict = Literal["answer", "check", "nothing found"]
+Ranking = Literal["similarity", "probability"]
+
 SHOWN = 10
 DELTA = 0.1
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
-_ODD = 0.15  # share of numbers outside what was ever seen that makes a query unlike the rest
+MAX_FALSE_REFUSALS = 0.1
+"""Share of queries with a right first hit that may get "nothing found"."""
+_LOG_WORDS = "log words"
+_ODD = 0.15  # share of features outside the fitted range that makes a query unusual
 _LEAST = 1e-6
 
 
 @dataclass(frozen=True)
-class Held:
-    """Answers that were not learnt from: what was stated of them, and what was true."""
+class HeldOut:
+    """Hits that the probabilities were not fitted on: what was stated, and the truth."""
 
-    stated: Float[np.ndarray, "queries shown"]
-    relevant: Bool[np.ndarray, "queries shown"]
+    probability: Float[np.ndarray, "queries shown"]
+    correct: Bool[np.ndarray, "queries shown"]
     groups: Int[np.ndarray, " queries"]
+
+    def check(self) -> None:
+        """Raise ValueError if the parts do not belong to the same queries."""
+        if self.probability.ndim != 2 or self.probability.shape != self.correct.shape:
+            raise ValueError("stated and true are of different hits")
+        if self.groups.shape != self.probability.shape[:1]:
+            raise ValueError("there is not one group for every query")
 
 
 @dataclass(frozen=True)
-class Ruling:
-    """What may be said of the answers of some queries."""
+class Judgements:
+    """Probabilities and verdicts for the answers of some queries."""
 
     order: Int[np.ndarray, "queries shown"]
-    """Which of the candidates seen to show, the most probable first."""
+    """Positions in the summary of the hits to show, in order."""
     probability: Float[np.ndarray, "queries shown"]
-    """That each of these is relevant."""
+    """That each of these is right or relevant (`event`)."""
     confidence: Float[np.ndarray, " queries"]
-    """That one of those shown is."""
+    """That one of those the promise concerns is."""
     present: Float[np.ndarray, " queries"]
-    """That the gallery holds anything relevant, were that as likely as not."""
+    """That the gallery holds a match, if that were as likely as not."""
     verdicts: list[Verdict]
     promise: Promise
     doubts: list[str] = field(default_factory=list)
+    """Why the probabilities may not hold here."""
     odd: Float[np.ndarray, " queries"] | None = None
-    """Share of what is seen that lies outside everything the policy was fitted on."""
+    """Share of features outside the range the policy was fitted on."""
+    event: str = "relevant"
+    candidates: Int[np.ndarray, "queries shown"] | None = None
+    """The hits as columns of the similarity, if whole rows were given."""
+    uncertainty: Float[np.ndarray, " queries"] | None = None
+    """u = K / S, if whole rows were given; it means nothing without `evidence`."""
+    evidence: dict[str, Any] | None = None
+    """K, tau and evidence function of `uncertainty`."""
+
+    @property
+    def trust(self) -> Float[np.ndarray, " queries"]:
+        """The probability of the first hit."""
+        return self.probability[:, 0]
 
 
-@dataclass(frozen=True, eq=False)  # arrays have no hash, and promises are remembered
+@dataclass(frozen=True, eq=False)  # hashed by identity: arrays have no hash
 class Policy:
-    """Fitted probabilities, the answers they were checked with, and what they are for."""
+    """Fitted probabilities, the held-out answers they were checked with, their conditions.
+
+    >>> avow.fit_policy(similarity, matches, risk=0.3).save("policy.json")
+    >>> judged = avow.Policy.load("policy.json").judge(similarity[:2])
+    >>> judged.probability.shape
+    (2, 10)
+    """
 
     conditions: Conditions
     probability: Probability
     present: Probability
     refuse: tuple[float, ...]
-    """Where to refuse, in log-odds of `present`: by size of the gallery and words asked."""
-    held: Held
+    """Refusal threshold on the log-odds of `present`: weights of `kind_of`."""
+    held: HeldOut | None
+    """None in files of an earlier format, whose `promise` cannot be made anew."""
     answer: tuple[tuple[float, float], ...]
-    """Per number shown, slope and offset from `one_of` to a probability, in log-odds.
-
-    As many as the galleries it was fitted on could show.
-    """
+    """Slope and offset from the log-odds of `one_of` to those of the confidence, for
+    1, 2, … hits; as many as the galleries it was fitted on could show."""
     lowest: tuple[float, ...]
     highest: tuple[float, ...]
-    """The range of each number that describes a first hit, extremes left out."""
+    """Range of each feature of a first hit, without extremes; empty if unknown."""
+    promise: Promise | None = None
+    """The promise of the risk chosen when fitting; None: every search chooses its risk."""
+    among: int | None = None
+    """How many first hits a promise concerns; None: as many as are shown."""
+    ranking: Ranking = "probability"
+    """How hits are ordered. The probability takes hubs into account, similarity does not."""
+    tau: float = 0.05
+    kind: EvidenceKind = "exp"
+
+    @property
+    def event(self) -> str:
+        """ "right" (the annotated match) or "relevant" (a person would say that it fits)."""
+        return self.probability.event
 
     @cached_property
     def default_risk(self) -> float:
-        """The lowest risk at which at least half of the held answers may be given."""
+        """The risk chosen when fitting, else the lowest that answers half of the queries."""
+        if self.promise is not None:
+            return self.promise.alpha
         for risk in RISKS:
-            if self.promised(risk, SHOWN).coverage >= 0.5:
+            if self.promised(risk).coverage >= 0.5:
                 return risk
         return RISKS[-1]
 
-    def promised(self, risk: float, among: int, delta: float = DELTA) -> Promise:
-        """The promise that one of `among` hits is relevant in all but `risk` of the answers."""
-        return _promised(self, risk, min(among, len(self.answer)), delta)
+    def promised(self, risk: float, shown: int = SHOWN, delta: float | None = None) -> Promise:
+        """The promise for a search that shows `shown` hits and accepts `risk`."""
+        made = self.promise
+        delta = delta or (DELTA if made is None else made.delta)
+        if made is not None and (made.alpha, made.delta) == (risk, delta):
+            return made
+        if self.held is not None:
+            return _promised(self, risk, self._concerned(shown), delta)
+        assert made is not None, "a policy has held-out answers, or a promise"
+        reason = f"the file of the policy keeps a promise for a risk of {made.alpha} only"
+        return Promise(None, risk, delta, made.event, made.queries, made.groups, 0, 0, reason)
 
     def judge(
         self,
-        sight: Sight,
-        words: Int[np.ndarray, " queries"],
+        answers: TopKSummary | Scores,
+        words: Int[np.ndarray, " queries"] | None = None,
         *,
+        bank: Scores | Background | None = None,
         shown: int = SHOWN,
         risk: float | None = None,
-        delta: float = DELTA,
-        model: str | None = None,
-        style: str | None = None,
-    ) -> Ruling:
-        """Probabilities and verdicts for what a search has seen of its answers."""
-        features = described(describe(sight).numpy(), words)
-        if features.shape[-1] != len(self.probability.names):
-            raise WrongTrust(
-                f"The policy reads {len(self.probability.names)} numbers per hit and the "
-                f"search gives {features.shape[-1]}. Expected the same bank of reference "
-                "queries (or none) as when it was fitted; calibrate again."
-            )
-        sizes = sight.gallery.numpy()
-        doubts = self.conditions.doubts(int(sizes.max()), model=model, style=style)
-        if any(doubt.startswith("fitted for model") for doubt in doubts):
-            raise WrongTrust(
-                f"The policy was {doubts[0]}. Expected the model it was fitted with; "
-                "calibrate with `avow calibrate`."
-            )
-        stated = state(self.probability, features, sizes)
-        order = np.argsort(-stated, axis=1, kind="stable")[:, :shown]
-        stated = np.take_along_axis(stated, order, axis=1)
-        kept = min(stated.shape[1], len(self.answer))
-        there = self.present(features[:, 0], sizes)
-        chosen = self.promised(self.default_risk if risk is None else risk, kept, delta)
-        score = one_of(stated[:, :kept])
-        return Ruling(
-            order,
-            stated,
-            self._answered(score, kept),
-            there,
-            self._verdicts(chosen.answers(score), there, sizes, words),
-            chosen,
-            doubts,
-            self._odd(features[:, 0]),
+        strict: bool = True,
+        **now: Any,
+    ) -> Judgements:
+        """Probabilities and verdicts.
+
+        answers: similarities [queries, candidates] (or one such matrix per view), or the
+        summary of what an engine returned (`top_k.summarise_best`). words: number of words
+        of every query; needed if the policy was fitted with it. bank: similarities of the
+        reference queries to the same candidates; needed if the policy was fitted with one.
+        strict: refuse another model, instead of reporting a doubt. now: model, gallery or
+        style of this search, to be compared with `conditions`.
+        """
+        if isinstance(answers, TopKSummary):
+            return self._judge(answers, words, shown, risk, strict, now)
+        batch = QueryBatch(
+            views_of(answers), 0, self.tau, self.kind, background_of(bank, self.tau)
+        )
+        summary, order = summarise(batch)
+        judged = self._judge(summary, words, shown, risk, strict, {**now, "exact": True})
+        evidence = log_evidence(batch.together, self.tau, self.kind)
+        return replace(
+            judged,
+            candidates=np.take_along_axis(order, judged.order, axis=1),
+            uncertainty=uncertainty(evidence),
+            evidence=self._evidence(summary),
         )
 
-    def _verdicts(
+    def judge_sight(
         self,
-        answered: Bool[np.ndarray, " queries"],
-        there: Float[np.ndarray, " queries"],
+        sight: TopKSummary,
+        candidates: Int[np.ndarray, "queries seen"],
+        uncertainty: Float[np.ndarray, " queries"],
+        **options: Any,
+    ) -> Judgements:
+        """Deprecated: `judge` takes summaries."""
+        message = "'judge_sight' is deprecated and will be removed; use 'judge'."
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        judged = self.judge(sight, **options)
+        chosen = np.take_along_axis(candidates, judged.order, axis=1)
+        evidence = self._evidence(sight)
+        return replace(judged, candidates=chosen, uncertainty=uncertainty, evidence=evidence)
+
+    def _judge(
+        self,
+        summary: TopKSummary,
+        words: Int[np.ndarray, " queries"] | None,
+        shown: int,
+        risk: float | None,
+        strict: bool,
+        now: dict[str, Any],
+    ) -> Judgements:
+        features, words = self._features(summary, words)
+        sizes = summary.gallery
+        different = self.conditions.differences(int(sizes.max()), **now)
+        _refuse_other_model(different if strict else [])
+        stated = predict(self.probability, features, sizes)
+        order = np.broadcast_to(np.arange(stated.shape[1]), stated.shape)
+        if self.ranking == "probability":
+            order = np.argsort(-stated, axis=1, kind="stable")
+        stated = np.take_along_axis(stated, order, axis=1)
+        concerned = self._concerned(min(shown, stated.shape[1]))
+        score = one_of(stated[:, :concerned])
+        made = self.promised(self.default_risk if risk is None else risk, concerned)
+        present = self.present(features[:, 0], sizes)
+        slope, offset = self.answer[concerned - 1]
+        return Judgements(
+            np.array(order[:, :shown]),
+            stated[:, :shown],
+            expit(slope * log_odds(score) + offset),
+            present,
+            verdicts(made.answers(score), self._refused(present, sizes, words)),
+            made,
+            [str(one) for one in different],
+            self._odd(features[:, 0]),
+            self.event,
+        )
+
+    def _features(
+        self, summary: TopKSummary, words: Int[np.ndarray, " queries"] | None
+    ) -> tuple[Float[np.ndarray, "queries shown features"], Int[np.ndarray, " queries"]]:
+        """What the probabilities read, and the number of words of every query."""
+        features, names = describe(summary), summary.names
+        if _LOG_WORDS in self.probability.names:
+            if words is None:
+                raise BadData(
+                    "The policy reads how many words a query has. Expected `words`, one "
+                    "number per query (0 for a photograph); pass it."
+                )
+            features, names = with_words(features, words), names_with_words(names)
+        if names != self.probability.names:
+            raise WrongTrust(
+                f"The policy reads {len(self.probability.names)} numbers per hit and the "
+                f"search gives {len(names)}. Expected the same bank of reference queries (or "
+                "none) as when it was fitted; calibrate again."
+            )
+        return features, np.zeros(len(features), int) if words is None else words
+
+    def _concerned(self, shown: int) -> int:
+        return min(shown if self.among is None else self.among, len(self.answer))
+
+    def _evidence(self, summary: TopKSummary) -> dict[str, Any]:
+        return {"K": int(summary.gallery.max()), "tau": self.tau, "evidence": self.kind}
+
+    def _refused(
+        self,
+        present: Float[np.ndarray, " queries"],
         sizes: Int[np.ndarray, " queries"],
         words: Int[np.ndarray, " queries"],
-    ) -> list[Verdict]:
-        refused = log_odds(there) < kind_of(sizes, words) @ self._bounds[0]
-        return [
-            "nothing found" if low else "answer" if yes else "check"
-            for yes, low in zip(answered, refused, strict=True)
-        ]
-
-    def _answered(
-        self, score: Float[np.ndarray, " queries"], kept: int
-    ) -> Float[np.ndarray, " queries"]:
-        slope, offset = self.answer[kept - 1]
-        return 1 / (1 + np.exp(-(slope * log_odds(score) + offset)))
+    ) -> Bool[np.ndarray, " queries"]:
+        return log_odds(present) < kind_of(sizes, words) @ self._bounds[0]
 
     def _odd(
         self, first: Float[np.ndarray, "queries features"]
-    ) -> Float[np.ndarray, " queries"]:
+    ) -> Float[np.ndarray, " queries"] | None:
         _, lowest, highest = self._bounds
-        return ((first < lowest) | (first > highest)).mean(1)
+        return ((first < lowest) | (first > highest)).mean(1) if len(lowest) else None
 
     @cached_property
     def _bounds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`refuse`, `lowest` and `highest` as arrays, made once."""
+        """`refuse`, `lowest` and `highest` as arrays."""
         return np.array(self.refuse), np.array(self.lowest), np.array(self.highest)
 
     @staticmethod
     def is_odd(share: float) -> bool:
-        """Whether a query is unlike everything the policy was fitted on."""
+        """Whether a query is unlike those the policy was fitted on."""
         return bool(share > _ODD)
 
     def save(self, path: str | Path) -> None:
-        """One JSON file of plain numbers."""
-        content = {
-            "format": FORMAT,
-            "conditions": asdict(self.conditions),
-            "probability": self.probability.to_dict(),
-            "present": self.present.to_dict(),
-            "refuse": self.refuse,
-            "answer": self.answer,
-            "lowest": self.lowest,
-            "highest": self.highest,
-            "held": {
-                "stated": np.round(self.held.stated, 4).tolist(),
-                "relevant": self.held.relevant.astype(int).tolist(),
-                "groups": self.held.groups.tolist(),
-            },
-        }
-        write_text(Path(path), json.dumps(content))
+        """Write one JSON file of plain numbers."""
+        from avow.trust import policy_files
+
+        policy_files.write(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> "Policy":
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            if content["format"] != FORMAT:
-                raise ValueError("another format")
-            held = content["held"]
-            return cls(
-                Conditions(**content["conditions"]),
-                Probability.from_dict(content["probability"]),
-                Probability.from_dict(content["present"]),
-                tuple(map(float, content["refuse"])),
-                Held(
-                    np.array(held["stated"], float),
-                    np.array(held["relevant"], bool),
-                    np.array(held["groups"], int),
-                ),
-                tuple((float(slope), float(offset)) for slope, offset in content["answer"]),
-                tuple(map(float, content["lowest"])),
-                tuple(map(float, content["highest"])),
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise WrongTrust(
-                f"The policy {str(path)!r} cannot be read ({error}). Expected a file written "
-                "by `Policy.save`; calibrate again with `avow calibrate`."
-            ) from error
+        """Read a file of `save`, of this or an earlier version."""
+        from avow.trust import policy_files
+
+        return policy_files.read(Path(path))
 
 
-def described(
+def verdicts(
+    answered: Bool[np.ndarray, " queries"], refused: Bool[np.ndarray, " queries"]
+) -> list[Verdict]:
+    """The one verdict rule. answered: what the promise allows."""
+    return [
+        "nothing found" if no else "answer" if yes else "check"
+        for yes, no in zip(answered, refused, strict=True)
+    ]
+
+
+def with_words(
     features: Float[np.ndarray, "queries shown features"], words: Int[np.ndarray, " queries"]
 ) -> Float[np.ndarray, "queries shown more"]:
-    """What is seen of hits, and of what kind the query is.
+    """Append the logarithm of the query length, and its product with every feature.
 
-    A short query has many relevant pictures, so the same sight of it means something else:
-    beside the number of words stand its products with how far the first hits stand out.
+    A short query has many relevant pictures, so the same features mean something else.
     """
     length = np.log1p(words.astype(np.float32))[:, None, None]
     wide = np.broadcast_to(length, (*features.shape[:2], 1))
     return np.concatenate([features, wide, features * length], axis=2, dtype=np.float32)
 
 
+def names_with_words(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of the features of `with_words`."""
+    return (*names, _LOG_WORDS, *(f"{name} x {_LOG_WORDS}" for name in names))
+
+
 def kind_of(
     sizes: Int[np.ndarray, " queries"], words: Num[np.ndarray, " queries"]
 ) -> Float[np.ndarray, "queries 4"]:
-    """Size of the gallery and number of words, as a plane can be laid through."""
+    """What the refusal threshold is linear in: log gallery size, log query length."""
     size, length = np.log(sizes) - 5, np.log1p(words) - 1.5
     return np.stack([np.ones(len(size)), size, length, size * length], 1)
 
 
 def log_odds(share: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    inside = np.clip(share, _LEAST, 1 - _LEAST)
-    return np.log(inside / (1 - inside))
+    """Logit, finite for 0 and 1."""
+    return logit(np.clip(share, _LEAST, 1 - _LEAST))
+
+
+def _refuse_other_model(different: list[Difference]) -> None:
+    for one in different:
+        if one.what == "model":
+            raise WrongTrust(
+                f"The policy was {one}. Expected the model it was fitted with; calibrate with "
+                "`avow calibrate`, or fit another with `avow.fit_policy`."
+            )
 
 
 @lru_cache(maxsize=512)
 def _promised(policy: Policy, risk: float, among: int, delta: float) -> Promise:
     held = policy.held
+    assert held is not None
+    event = policy.event
     return promise(
-        one_of(held.stated[:, :among]),
-        np.logical_not(held.relevant[:, :among].any(axis=1)),
+        one_of(held.probability[:, :among]),
+        np.logical_not(held.correct[:, :among].any(axis=1)),
         risk,
         delta,
-        event=f"none of {among} hits is relevant" if among > 1 else "the hit is not relevant",
+        event=f"none of {among} hits is {event}" if among > 1 else f"the hit is not {event}",
         groups=held.groups,
         starts=3,  # one early mistake among the surest must not end everything
     )
+
+
+__getattr__ = renamed(__name__, {"Held": "HeldOut", "Ruling": "Judgements"})

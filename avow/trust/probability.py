@@ -1,6 +1,6 @@
 """From what is seen of an answer to the probability that it is right, or relevant.
 
-A logistic model over a few numbers per hit (`sight.describe`), each also multiplied by the
+A logistic model over a few numbers per hit (`top_k.describe`), each also multiplied by the
 logarithm of the gallery size: one fit then serves galleries of twenty and of a hundred
 thousand. It is fitted on held-out queries, never changes the ranking's encoder, and is
 stored as plain numbers.
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import expit
 
 from avow.core.errors import BadData
+from avow.core.logistic import expit
 
 STRENGTHS = (0.03, 0.3, 3.0)
 _USUAL_LOG_SIZE, _LOG_SIZE_SCALE = 6.0, 2.0  # galleries of about 400 are the middle
@@ -79,8 +79,15 @@ class Probability:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "Probability":
+        """What `to_dict` gave; ValueError or TypeError where it can be no such model."""
         lists = {key: tuple(value) for key, value in content.items() if isinstance(value, list)}
-        return cls(**{**content, **lists})
+        made = cls(**{**content, **lists})
+        numbers = np.array([made.centre, made.scale, made.weights], float)
+        if numbers.ndim != 2 or not np.isfinite([*numbers.flat, made.bias]).all():
+            raise ValueError("the numbers of a probability do not go together")
+        if numbers.shape[1] != 2 * len(made.names) + 2:
+            raise ValueError("a probability has other numbers than names")
+        return made
 
 
 def fit_probability(

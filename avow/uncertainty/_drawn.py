@@ -18,7 +18,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from avow.blocks.normalise import unit
-from avow.core.contracts import Asked, Draw, Probe
+from avow.core.contracts import Draw, Probe, QueryBatch
 from avow.core.errors import BadData
 from avow.uncertainty._answers import Measures, first, needed
 from avow.uncertainty._posterior import Posteriors
@@ -34,7 +34,7 @@ class Drawn(Probe):
     temperature: float
     needs: frozenset[str] = frozenset({"draws"})
 
-    def measure(self, asked: Asked) -> Measures:
+    def measure(self, asked: QueryBatch) -> Measures:
         """Without the feature uncertainty where the method gives no vectors."""
         source = needed(asked.draws, "draws", "stochastic passes over the same queries")
         found = taken(source, self.passes)
@@ -54,8 +54,7 @@ class Drawn(Probe):
         }
         if features.count:
             measures["feature uncertainty"] = features.variance
-        place = asked.similarity.device  # passes may lie elsewhere
-        return {name: values.to(place) for name, values in measures.items()}
+        return {name: values.cpu() for name, values in measures.items()}
 
 
 class Features:

@@ -6,8 +6,8 @@ Deep Ensembles", NeurIPS 2017; mutual information after Hama et al., arXiv 2019,
 
 from dataclasses import dataclass
 
-from avow.core.contracts import Asked, Probe
-from avow.uncertainty._answers import Measures, first, needed
+from avow.core.contracts import Probe, QueryBatch
+from avow.uncertainty._answers import Measures, first, needed, tensor
 from avow.uncertainty._posterior import Posteriors
 
 
@@ -18,10 +18,10 @@ class Ensemble(Probe):
     temperature: float
     needs: frozenset[str] = frozenset({"runs"})
 
-    def measure(self, asked: Asked) -> Measures:
+    def measure(self, asked: QueryBatch) -> Measures:
         """The first answer is that of the averaged similarity, as everywhere."""
-        runs = needed(asked.runs, "runs", "the scores of independently trained runs")
-        answer = first(asked.together)
+        runs = tensor(needed(asked.runs, "runs", "the scores of independently trained runs"))
+        answer = first(tensor(asked.together))
         scores = runs.gather(-1, answer[:, None].expand(len(runs), -1, 1))[..., 0]
         posteriors = Posteriors(runs[0], self.temperature)
         for run in runs:

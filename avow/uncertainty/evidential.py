@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from avow.core.contracts import Asked, Probe
+from avow.core.contracts import Probe, QueryBatch
 from avow.core.opinion import EvidenceKind, Opinion
 from avow.uncertainty._answers import Measures, first, in_blocks, nearest
 
@@ -26,7 +26,7 @@ class Evidential(Probe):
 
     shortlist: int
 
-    def measure(self, asked: Asked) -> Measures:
+    def measure(self, asked: QueryBatch) -> Measures:
         """u is of the averaged similarity, `own` of the view that learnt this direction."""
 
         def look(views: Float[Tensor, "views queries candidates"]) -> Measures:

@@ -1,6 +1,6 @@
 """MC-dropout: keep dropout on, ask many times, and see how much the answers differ.
 
-`assembly.passes` makes the draws. They are worth something only for a model that was
+`assembly.stochastic.passes` makes the draws. They are worth something only for a model that was
 trained with dropout (`dropout_word`, `dropout_image`, `dropout_head` of its method).
 
 Paper: Hama et al., "Exploring Uncertainty Measures for Image-Caption

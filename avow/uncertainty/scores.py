@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from avow.core.contracts import Asked, Probe
+from avow.core.contracts import Probe, QueryBatch
 from avow.core.errors import BadData
 from avow.uncertainty._answers import Measures, in_blocks
 
@@ -27,7 +27,7 @@ class Scores(Probe):
 
     temperature: float
 
-    def measure(self, asked: Asked) -> Measures:
+    def measure(self, asked: QueryBatch) -> Measures:
         return in_blocks(asked.similarity, lambda views: self._look(views.mean(0)))
 
     def _look(self, scores: Float[Tensor, "queries candidates"]) -> Measures:

@@ -14,14 +14,15 @@ Video-Text Retrieval by Multi-Stream Corpus Alignment and Dual Softmax Loss", ar
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from avow.core.background import Background
-from avow.core.contracts import Asked, Probe
+from avow.core.contracts import Probe, QueryBatch
 from avow.core.errors import BadData
-from avow.uncertainty._answers import Measures, first, in_blocks, nearest, needed
+from avow.uncertainty._answers import Measures, first, in_blocks, nearest, needed, tensor
 
 _LEAST_SPREAD = 1e-6  # a bank of one query has none
 
@@ -33,14 +34,15 @@ class TwoWay(Probe):
     shortlist: int
     needs: frozenset[str] = frozenset({"background"})
 
-    def measure(self, asked: Asked) -> Measures:
+    def measure(self, asked: QueryBatch) -> Measures:
         """Averaged over the views, each of which has its own opinion."""
-        usual = needed(asked.background, "background", "scores of reference queries")
-        _check(usual, asked.similarity)
+        background = needed(asked.background, "background", "scores of reference queries")
+        _check(background, asked.similarity)
+        usual = Bank.of(background)
         return in_blocks(asked.similarity, lambda views: self._look(views, usual, asked.own))
 
     def _look(
-        self, views: Float[Tensor, "views queries candidates"], usual: Background, own: int
+        self, views: Float[Tensor, "views queries candidates"], usual: "Bank", own: int
     ) -> Measures:
         answer = first(views.mean(0))
         score = _at(views, answer[:, None])[..., 0]
@@ -63,8 +65,25 @@ class TwoWay(Probe):
         return found
 
 
+@dataclass(frozen=True)
+class Bank:
+    """A `Background` as tensors."""
+
+    queries: int
+    tau: float
+    log_mean: Float[Tensor, "views candidates"]
+    mean: Float[Tensor, "views candidates"]
+    spread: Float[Tensor, "views candidates"]
+    top: Float[Tensor, "views candidates kept"]
+
+    @classmethod
+    def of(cls, background: Background) -> "Bank":
+        parts = (background.log_mean, background.mean, background.spread, background.top)
+        return cls(background.queries, background.tau, *map(tensor, parts))
+
+
 def log_back(
-    score: Float[Tensor, "*shape"], log_mean: Float[Tensor, "*shape"], usual: Background
+    score: Float[Tensor, "*shape"], log_mean: Float[Tensor, "*shape"], usual: "Bank"
 ) -> Float[Tensor, "*shape"]:
     """Logarithm of p(query | candidate): its evidence over the bank's and its own.
 
@@ -75,7 +94,7 @@ def log_back(
 
 
 def inverted_softmax(
-    views: Float[Tensor, "views queries candidates"], usual: Background
+    views: Float[Tensor, "views queries candidates"], usual: "Bank"
 ) -> Float[Tensor, "queries candidates"]:
     """Belief in every candidate once each one's evidence is divided by its usual."""
     relative = views / usual.tau - usual.log_mean[:, None]
@@ -85,7 +104,7 @@ def inverted_softmax(
 def rank(
     score: Float[Tensor, "views queries"],
     answer: Int[Tensor, " queries"],
-    usual: Background,
+    usual: "Bank",
 ) -> Float[Tensor, "views queries"]:
     """The place of this query among the bank's for the candidate; ties count against it.
 
@@ -102,7 +121,7 @@ def rank(
 def standard_score(
     score: Float[Tensor, "views queries"],
     answer: Int[Tensor, " queries"],
-    usual: Background,
+    usual: "Bank",
 ) -> Float[Tensor, "views queries"]:
     """How many standard deviations above what the candidate usually gets."""
     spread = usual.spread[:, answer].clamp(min=_LEAST_SPREAD)
@@ -121,7 +140,9 @@ def _chosen(
     return values.gather(-1, answer[:, None])[:, 0]
 
 
-def _check(usual: Background, similarity: Float[Tensor, "views queries candidates"]) -> None:
+def _check(
+    usual: Background, similarity: Float[np.ndarray, "views queries candidates"]
+) -> None:
     wanted = (similarity.shape[0], similarity.shape[2])
     found = tuple(usual.log_mean.shape)
     if found != wanted:

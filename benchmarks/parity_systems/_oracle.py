@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from avow import methods
-from avow.assembly.importing._checkpoint import Published, read_checkpoint
 from avow.assembly.published import Imported, fit, translate
+from avow.assembly.published_checkpoint import Published, read_checkpoint
 from avow.core import folder
 from avow.core.contracts import Lesson, Regions, Tokens
 from avow.training.batches import Batch

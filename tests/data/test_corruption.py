@@ -7,8 +7,8 @@ from torch import Tensor
 from avow.core.contracts import Regions, Tokeniser
 from avow.core.errors import BadRecipe
 from avow.core.seeds import generator
-from avow.data._captions import TokenTable
-from avow.data._corruption import corrupt_words, drop_regions, mask_regions
+from avow.data.captions import TokenTable
+from avow.data.corruption import corrupt_words, drop_regions, mask_regions
 
 MASK = 99
 

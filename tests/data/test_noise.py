@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from avow.core.contracts import PairedDataset, Split
 from avow.core.errors import BadData, BadRecipe
-from avow.data._noise import Noise, draw_noise, read_noise, with_noise
+from avow.data.noise import Noise, draw_noise, read_noise, with_noise
 
 
 def split(images: int, captions: int = 5) -> Split:

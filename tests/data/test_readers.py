@@ -10,8 +10,8 @@ from PIL import Image
 
 from avow.core.contracts import PairedDataset
 from avow.core.errors import BadData, BadRecipe
-from avow.data import coco, compact, flickr8k, karpathy, pairs, precomp
-from avow.data._open import data_home, open_dataset
+from avow.data.opening import data_home, open_dataset
+from avow.data.readers import coco, compact, flickr8k, karpathy, pairs, precomp
 
 
 def photograph(path: Path) -> None:
@@ -766,7 +766,7 @@ def test_settings_reach_the_reader(tmp_path):
 def test_unknown_setting_lists_the_real_ones(tmp_path):
     write_compact(tmp_path, KITE)
     assert refusal(lambda: open_dataset(str(tmp_path), pixels=3), BadRecipe) == (
-        "'compact' in data has no setting 'pixels'. It has: root, images."
+        "'compact' in readers has no setting 'pixels'. It has: root, images."
     )
 
 
@@ -779,7 +779,7 @@ def test_a_name_is_found_in_the_data_home(tmp_path, monkeypatch):
 
 
 def test_the_sample_needs_no_folder(tmp_path, monkeypatch):
-    pytest.importorskip("avow.data.sample")
+    pytest.importorskip("avow.data.readers.sample")
     monkeypatch.setenv("AVOW_DATA", str(tmp_path))
     assert open_dataset("sample").splits["train"].captions
 
@@ -795,7 +795,7 @@ def test_unknown_dataset_lists_the_data_home(tmp_path, monkeypatch):
 
 
 def test_unknown_dataset_without_a_data_home(monkeypatch):
-    monkeypatch.setattr("avow.data._open.data_home", lambda: None)
+    monkeypatch.setattr("avow.data.opening.data_home", lambda: None)
     assert refusal(lambda: open_dataset("flickr8k")) == (
         "There is no dataset 'flickr8k'. Expected a path, or a name and a folder to "
         "find it in. Set AVOW_DATA to the folder that holds your datasets."

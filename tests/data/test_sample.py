@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from avow.core.errors import BadData, MissingExtra
-from avow.data import sample
+from avow.data.readers import sample
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_captions_point_at_their_photograph(dataset, captions):
 
 def test_nothing_of_the_wheels_is_imported():
     code = (
-        "import sys; from avow.data import sample; sample.build();"
+        "import sys; from avow.data.readers import sample; sample.build();"
         "print({'skimage', 'sklearn'} & set(sys.modules))"
     )
     done = subprocess.run(

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from avow.core.errors import WrongCheckpoint
-from avow.data._captions import TokenTable
-from avow.data._vocabulary import Vocabulary
+from avow.data.captions import TokenTable
+from avow.data.vocabulary import Vocabulary
 
 CAPTIONS = ["A red kite.", "a RED gull .", "a kite; a boat"]
 

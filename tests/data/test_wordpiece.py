@@ -7,8 +7,8 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from avow.core.errors import WrongCheckpoint
-from avow.data._captions import TokenTable
-from avow.data._wordpiece import WordPieces
+from avow.data.captions import TokenTable
+from avow.data.wordpiece import WordPieces
 
 LISTED = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "kite", "fly", "##ing", "."]
 

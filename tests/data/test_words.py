@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from avow.core.fingerprint import of_text
-from avow.data._open import data_home, open_dataset
-from avow.data._words import by_rules, sentence_words, sentences, word_tokenize
+from avow.data.opening import data_home, open_dataset
+from avow.data.words import by_rules, sentence_words, sentences, word_tokenize
 
 FROZEN = json.loads(
     (Path(__file__).parent.parent / "frozen" / "word_tokenize.json").read_text("utf-8")
@@ -98,7 +98,11 @@ def test_plain_captions_are_cut_as_the_rules_cut_them(text):
 
 @pytest.mark.data
 @pytest.mark.parametrize(
-    ("name", "frozen"), [("flickr8k", "cb275434d988c8a7"), ("coco", "1bb967e6779cf9be")]
+    ("name", "frozen"),
+    [
+        ("flickr8k", "cb275434d988c8a7"),
+        pytest.param("coco", "1bb967e6779cf9be", marks=pytest.mark.long),
+    ],
 )
 def test_every_caption_is_cut_as_nltk_cut_it(name, frozen):
     """Captions of several sentences, too: what nltk 3.10.4 and punkt_tab gave."""

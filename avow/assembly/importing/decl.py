@@ -9,7 +9,7 @@ that leaves some numbers as text.
 from typing import Any
 
 from avow.assembly import importing
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 from avow.core import folder
 
 NUMBERS = {"lambda1": "hinge", "lambda2": "kl", "eta": "easing", "margin": "margin"}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from avow.assembly.importing._names import State, renamed, sizes, two_way, under
 from avow.assembly.importing._options import hinge, require
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 
 HEADS = 4  # fixed in the published system
 WANTED = {

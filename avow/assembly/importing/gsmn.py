@@ -11,7 +11,7 @@ from torch import Tensor
 
 from avow.assembly.importing._names import TEXT, State, renamed, sizes, two_way
 from avow.assembly.importing._options import hinge
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 
 READOUT = {
     "out_1.bias": "readout.bend.bias",

@@ -11,7 +11,7 @@ from typing import Any
 from avow.assembly.importing._attention import encoders, settings
 from avow.assembly.importing._names import multiplied_out, under
 from avow.assembly.importing._options import choice, hinge
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 
 MODES = {"full_IMRAM": "full", "text_IMRAM": "text", "image_IMRAM": "image"}
 MEMORIES = {"t2i": "words", "i2t": "regions"}

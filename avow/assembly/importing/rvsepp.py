@@ -9,7 +9,7 @@ from typing import Any
 
 from avow.assembly.importing._joint import joint_view
 from avow.assembly.importing._names import sizes
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 
 
 def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:

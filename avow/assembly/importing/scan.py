@@ -9,7 +9,7 @@ from typing import Any
 from avow.assembly.importing._attention import encoders, settings
 from avow.assembly.importing._names import multiplied_out
 from avow.assembly.importing._options import choice, hinge
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 
 AGGREGATES = {"Mean": "mean", "LogSumExp": "lse"}
 DIRECTIONS = {"t2i": "t2i", "i2t": "i2t"}

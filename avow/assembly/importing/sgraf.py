@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 from avow.core.errors import WrongCheckpoint
 
 State = Mapping[str, Tensor]

@@ -11,7 +11,7 @@ from avow.assembly import importing
 from avow.assembly.importing._joint import joint_view
 from avow.assembly.importing._names import sizes
 from avow.assembly.importing._options import refuse_lengths
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 from avow.core import folder
 from avow.core.errors import WrongCheckpoint
 

@@ -10,7 +10,7 @@ from typing import Any
 from avow.assembly.importing._joint import joint_view
 from avow.assembly.importing._names import sizes
 from avow.assembly.importing._options import refuse_lengths
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 from avow.core.errors import WrongCheckpoint
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from avow.assembly.importing._names import TEXT, renamed, sizes, two_way
 from avow.assembly.importing._options import hinge, refuse_lengths
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 from avow.core.errors import WrongCheckpoint
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from avow.assembly.importing._names import TEXT, State, renamed, sizes, two_way
 from avow.assembly.importing._options import hinge
-from avow.assembly.importing._translated import Translated
+from avow.assembly.translated import Translated
 
 IMAGE = {"fc.": "project.", "img_rnn.": "gather.ahead.", "bn.": "norm."}
 BLOCK = {"theta.": "query.", "phi.": "key.", "g.": "value.", "W.0.": "mix.", "W.1.": "norm."}

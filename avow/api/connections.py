@@ -1,0 +1,215 @@
+"""Connections of the server, with an end to waiting: for a request, for its body, for a reader.
+
+    headers not complete in time     -> 408, closed
+    body stops, or takes too long    -> 408, closed
+    answer is not read               -> closed
+    too many connections             -> the one that was silent longest makes room
+
+Whoever opens connections and sends nothing holds them for seconds only, and never keeps
+others out: a new connection closes one whose client is expected to send or read something.
+All of this comes before a token is asked for.
+"""
+
+import asyncio
+import ipaddress
+import json
+from collections import Counter
+from dataclasses import dataclass
+
+import h11
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from avow.api.limits import Limits
+
+_GOODBYE = 3  # seconds that open connections get to finish
+_REASONS = {408: "Request Timeout", 503: "Service Unavailable"}
+_LATE = "The request did not arrive in time. Send it again, all of it at once."
+_FULL = "The server has too many connections. Ask again in a moment."
+
+
+def server_of(app: FastAPI) -> uvicorn.Server:
+    """A server for an application made by `create_app`, with the limits of its service."""
+    limits = app.state.service.limits
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=type("LimitedConnection", (Connection,), {"limits": limits}),
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GOODBYE,
+        )
+    )
+
+
+class Connection(H11Protocol):
+    """One connection of one client."""
+
+    limits = Limits()
+    _timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
+    _phase = ""
+    _end = 0.0  # when a body has to be complete, by the loop's clock
+    heard = 0.0
+    """When the client last sent something."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.heard = self.loop.time()
+        self.address = _address(self.client[0] if self.client else "")
+        if self._has_room():
+            self._watch()
+        else:
+            self._end_with(503, _FULL)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timers()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self.heard = self.loop.time()
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._write_timer is None:
+            wait = self.limits.answer_seconds
+            self._write_timer = self.loop.call_later(wait, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next step is the client's: to send the rest, or to read."""
+        sending = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        return sending or self.flow.write_paused
+
+    # --- deadlines -----------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Set the deadline that fits what is expected of the client now."""
+        phase = self._expected()
+        begins, self._phase = phase != self._phase, phase
+        if phase == "headers" and not begins:
+            return  # one deadline for all of them, however often a byte comes
+        self._stop_timer()
+        now = self.loop.time()
+        if phase == "headers":
+            self._timer = self.loop.call_later(self.limits.header_seconds, self._late)
+        elif phase == "body":
+            if begins:
+                self._end = now + self.limits.request_seconds
+            wait = min(self.limits.body_seconds, max(0.0, self._end - now))
+            self._timer = self.loop.call_later(wait, self._late)
+
+    def _expected(self) -> str:
+        if self.transport.is_closing():
+            return ""
+        if self.conn.their_state is h11.SEND_BODY:
+            return "body"
+        idle = self.cycle is not None and not self.conn.trailing_data[0]
+        # between two requests, uvicorn's own keep-alive timer runs
+        return "headers" if self.conn.their_state is h11.IDLE and not idle else ""
+
+    def _late(self) -> None:
+        paused = self._phase == "body" and self.flow.read_paused
+        if paused and self.loop.time() < self._end:
+            self._timer = self.loop.call_later(self.limits.body_seconds, self._late)
+        else:
+            self._end_with(408, _LATE)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _stop_timers(self) -> None:
+        self._stop_timer()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    # --- room ----------------------------------------------------------------------------
+
+    def _has_room(self) -> bool:
+        """Whether this connection may stay; others may have to go for it."""
+        others: list[Connection] = [
+            one
+            for one in self.connections
+            if isinstance(one, Connection)
+            and one is not self
+            and not one.transport.is_closing()
+        ]
+        same = [one for one in others if one.address == self.address]
+        most = self.limits.connections
+        if not self.address.is_loopback:  # a proxy brings many people from this machine
+            most = min(most, self.limits.connections_per_client)
+        if len(same) >= most:
+            return _close_one(same)
+        if len(others) >= self.limits.connections:
+            count = Counter(one.address for one in others)
+            return _close_one(sorted(others, key=lambda one: -count[one.address]))
+        return True
+
+    def _end_with(self, status: int, sentence: str) -> None:
+        """Close, with a sentence for a request that was begun and not answered yet."""
+        self._stop_timers()
+        phase = self._expected()
+        unanswered = phase == "body" and not self.cycle.response_started
+        if phase == "headers" or unanswered:
+            body = json.dumps({"error": sentence}).encode()
+            head = (
+                f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
+            )
+            self.transport.write(head.encode() + body)
+        if self.flow.write_paused:
+            self.transport.abort()  # what is written would wait for the reader
+        else:
+            self.transport.close()
+
+
+def _close_one(candidates: list[Connection]) -> bool:
+    """Close the waiting connection, of the client that has most, that was silent longest."""
+    waiting = [one for one in candidates if one.is_waiting]
+    if not waiting:
+        return False
+    first = waiting[0].address
+    oldest = min((one for one in waiting if one.address == first), key=lambda one: one.heard)
+    oldest._end_with(503, _FULL)
+    return True
+
+
+@dataclass(frozen=True)
+class _Address:
+    """Who is counted as one client: an IPv4 address, or the 64 bits of an IPv6 network."""
+
+    key: str
+    is_loopback: bool
+
+
+def _address(host: str) -> _Address:
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return _Address(host, False)
+    if isinstance(found, ipaddress.IPv6Address):
+        found = found.ipv4_mapped or found
+    if isinstance(found, ipaddress.IPv6Address) and not found.is_loopback:
+        return _Address(str(ipaddress.ip_network((found, 64), strict=False)), False)
+    return _Address(str(found), found.is_loopback)

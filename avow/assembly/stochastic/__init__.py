@@ -1,0 +1,1 @@
+"""Repeated passes of a trained model, each with something left to chance."""

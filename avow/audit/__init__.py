@@ -1,0 +1,1 @@
+"""Wrong captions: which pairs of a dataset do not fit, for people to look through."""

@@ -1,0 +1,85 @@
+"""A part of the pairs judged by a trained run or a fold model, from stored features."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from avow.assembly.evaluate import encode_captions
+from avow.assembly.model import Model
+from avow.assembly.pairs import FeaturedSplit
+from avow.assembly.scores import Blocks, batches, compare, encode
+from avow.audit.parts import Compare, Part, Progress
+from avow.core.fingerprint import of_bytes
+from avow.data.captions import TokenTable
+
+
+@dataclass(frozen=True)
+class TrainedPart(Part):
+    """Images with features, and the model that never saw them, or did."""
+
+    model: Model
+    featured: FeaturedSplit
+    captions: Int[np.ndarray, " captions"]
+
+    @property
+    def split(self) -> FeaturedSplit:
+        return self.featured
+
+    @property
+    def views(self) -> int:  # type: ignore[override]
+        return len(self.model.views)
+
+    @property
+    def tau(self) -> float:  # type: ignore[override]
+        return float(self.model.evidence_settings["tau"])
+
+    def identity(self) -> Iterator[str]:
+        """The model, the images, and their features block by block: they may be made anew."""
+        yield self.model.fingerprint
+        yield from self.split.image_ids
+        for images in batches(len(self.split.rows), Blocks().encode):
+            yield of_bytes(self.split.features(images).numpy().tobytes())
+
+    def encode(self, device: str, progress: Progress) -> Compare:
+        split, block = self.split, Blocks().encode
+        table = TokenTable.from_captions(self.model.tokeniser, split.captions)
+        encoded = []
+        for view in self.model.views:
+            view.eval()
+            regions = (split.regions(images) for images in batches(len(split.rows), block))
+            visual = encode(view.encode_visual, regions, device)
+            encoded.append((view, visual, encode_captions(view, table, device, block)))
+            progress(len(split.captions))
+
+        def scores(
+            images: Int[np.ndarray, " images"], texts: Int[np.ndarray, " texts"]
+        ) -> Sequence[Float[np.ndarray, "images texts"]]:
+            chosen, asked = torch.from_numpy(images), torch.from_numpy(texts)
+            return [
+                compare(
+                    view, visual.rows(chosen), text.rows(asked), device, Blocks(), len(encoded)
+                )
+                for view, visual, text in encoded
+            ]
+
+        return scores
+
+
+def parted(split: FeaturedSplit, images: Sequence[str], model: Model) -> TrainedPart:
+    """What one model judges of a split: some of its images, by name."""
+    wanted = set(images)
+    kept = np.array([name in wanted for name in split.image_ids], bool)
+    captions = np.flatnonzero(kept[split.image_of])
+    place = np.cumsum(kept) - 1
+    inside = FeaturedSplit(
+        split.source,
+        tuple(name for name in split.image_ids if name in wanted),
+        split.rows[kept],
+        tuple(split.captions[n] for n in captions),
+        place[split.image_of[captions]],
+        split.boxes,
+    )
+    return TrainedPart(model, inside, captions)

@@ -1,0 +1,43 @@
+"""JSON from files that anybody may have written: every fault is a ValueError.
+
+    read_object(Path("avow.json"))      {"format": 1, ...}
+
+Python's own reader raises RecursionError for lists in lists in lists, and hands back deep
+ones that `copy.deepcopy` and `repr` cannot take.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+DEEPEST = 32
+"""Levels of lists and objects inside each other; Avow writes fewer than ten."""
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; OSError where it cannot be read, else ValueError."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for without end
+        raise ValueError("it is not a file")
+    return parse_object(path.read_text(encoding="utf-8"))
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """The JSON object that `text` is."""
+    try:
+        content = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"it is a {type(content).__name__}, not an object")
+    level: list[Any] = [content]
+    for _ in range(DEEPEST):
+        level = [part for one in level for part in _parts(one)]
+        if not level:
+            return content
+    raise ValueError("it is nested too deeply")
+
+
+def _parts(content: dict[str, Any] | list[Any]) -> list[Any]:
+    """The lists and objects directly inside one."""
+    inside = content.values() if isinstance(content, dict) else content
+    return [part for part in inside if isinstance(part, dict | list)]

@@ -1,0 +1,1 @@
+"""Pages that people read: HTML, drawings and tables."""

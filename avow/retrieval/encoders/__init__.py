@@ -1,0 +1,1 @@
+"""Encoders: joint spaces of photographs and texts, one file per kind."""

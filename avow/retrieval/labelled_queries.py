@@ -1,0 +1,197 @@
+"""Queries whose right answers are known: from a file of pairs, and from what people said.
+
+pairs.csv      query,file            one line per right file; a query may have several
+pairs.jsonl    {"query": "two dogs", "file": "beach/1.jpg"}
+feedback       "good" and "not good" of searches in this index
+"""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from avow.core.captions import check_caption
+from avow.core.errors import BadData, BadQuery
+from avow.core.searching import Encoder
+from avow.retrieval.gallery import slices
+from avow.retrieval.library import Library
+from avow.retrieval.question import ask
+from avow.trust.fitting import CalibrationQueries
+from avow.trust.gallery_sampling import ScoredQueries
+
+MOST = 20_000
+"""Pictures that queries are scored against; of a larger index, a sample with the right ones."""
+_QUERY, _FILE = ("query", "text", "caption"), ("file", "path", "image")
+
+
+@dataclass
+class Known:
+    """Right pictures of text queries, by item number."""
+
+    right: dict[str, set[int]] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+    """Files that were named and are not in the index."""
+    passed_over: int = 0
+    """Rows of feedback whose query is damaged, or no text that can be searched for."""
+
+    def add(self, query: str, item: int) -> None:
+        self.right.setdefault(" ".join(query.split()), set()).add(item)
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+
+def read_known(library: Library, pairs: Path | None) -> Known:
+    """What a file says, and what people said in this index."""
+    found = Known()
+    here = {int(one) for one in library.find(None, "image")}
+    said, found.passed_over = _said(library)
+    for (text, item), good in said.items():
+        if good and item in here:
+            found.add(text, item)
+    if pairs is not None:
+        places = _places(library)
+        for query, file in _lines(pairs):
+            item = _item(places, file, pairs.parent)
+            if item is None:
+                found.lost.append(file)
+            else:
+                found.add(query, item)
+    return found
+
+
+def _said(library: Library) -> tuple[dict[tuple[str, int], bool], int]:
+    """The last word on every answer of a plain text search; how many rows are unusable."""
+    words, unusable = {}, 0
+    for said in library.feedback():
+        text, asked = said.query.get("text"), said.query
+        if asked and (asked.get("image") or asked.get("without") or text is None):
+            continue  # another kind of search
+        if isinstance(text, str) and _is_question(text):
+            words[text, said.item_id] = said.good
+        else:
+            unusable += 1
+    return words, unusable
+
+
+def _is_question(text: str) -> bool:
+    try:
+        text.encode()
+        ask(text)
+    except (UnicodeEncodeError, BadQuery):
+        return False
+    return True
+
+
+def scored(
+    library: Library, encoder: Encoder, known: Known, seed: int = 0
+) -> CalibrationQueries:
+    """The known queries against the pictures of the index."""
+    texts = sorted(known.right)
+    ids = _candidates(library, known, seed)
+    views = encoder.views
+    asked = slices(encoder.encode_texts(texts), views)
+    items = slices(library.vectors(ids), views)
+    similarity = (np.float32(views) * asked @ items.swapaxes(1, 2)).astype(np.float32)
+    match = np.stack([np.isin(ids, sorted(known.right[text])) for text in texts])
+    own = min(1, views - 1)
+    usual = library.usual(ids)
+    return CalibrationQueries(
+        "text",
+        ScoredQueries(
+            similarity.astype(np.float32, copy=False),
+            match,
+            own,
+            encoder.tau,
+            encoder.kind,
+            usual,
+        ),
+        np.array([len(text.split()) for text in texts]),
+    )
+
+
+def _candidates(library: Library, known: Known, seed: int) -> np.ndarray:
+    ids = library.find(None, "image")
+    if len(ids) <= MOST:
+        return ids
+    needed = np.array(sorted(set().union(*known.right.values())), np.int64)
+    others = np.setdiff1d(ids, needed)
+    drawn = np.random.default_rng(seed).choice(others, MOST - len(needed), replace=False)
+    return np.sort(np.concatenate([needed, drawn]))
+
+
+def _places(library: Library) -> dict[str, int]:
+    """Item numbers by path, and by name where only one file has it."""
+    items = library.items(library.find(None, "image"))
+    names: dict[str, list[int]] = {}
+    for item in items:
+        names.setdefault(Path(item.path).name, []).append(item.id)
+    alone = {name: ids[0] for name, ids in names.items() if len(ids) == 1}
+    return alone | {item.path: item.id for item in items}
+
+
+def _item(places: dict[str, int], file: str, beside: Path) -> int | None:
+    for name in (file, str((beside / file).resolve()), Path(file).name):
+        if name in places:
+            return places[name]
+    return None
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadData(
+            f"The pairs {str(path)!r} cannot be read ({error}). Expected a .csv or .jsonl "
+            "file with a query and its right file on each line."
+        ) from error
+    rows = _from_json(text) if path.suffix == ".jsonl" else _from_csv(text)
+    for number, row in rows:
+        query, file = row
+        if not query.strip() or not file.strip():
+            raise _bad_line(path, number)
+        check_caption(query, f"The query on line {number} of {str(path)!r}")
+        yield query, file.strip()
+
+
+def _from_json(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            content = json.loads(line)
+            query = next(content[key] for key in _QUERY if key in content)
+            file = next(content[key] for key in _FILE if key in content)
+            yield number, (str(query), str(file))
+        except (ValueError, TypeError, StopIteration):
+            yield number, ("", "")
+
+
+def _from_csv(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
+    rows = list(csv.reader(text.splitlines()))
+    places = _columns(rows[0]) if rows else None
+    for number, row in enumerate(rows, 1):
+        if not row or (number == 1 and places is not None):
+            continue
+        query, file = places or (0, 1)
+        enough = len(row) > max(query, file)
+        yield number, (row[query], row[file]) if enough else ("", "")
+
+
+def _columns(heads: Sequence[str]) -> tuple[int, int] | None:
+    """Where the query and the file stand, if the first line says so."""
+    low = [head.strip().lower() for head in heads]
+    query = next((low.index(name) for name in _QUERY if name in low), None)
+    file = next((low.index(name) for name in _FILE if name in low), None)
+    return None if query is None or file is None else (query, file)
+
+
+def _bad_line(path: Path, number: int) -> BadData:
+    return BadData(
+        f"Line {number} of {str(path)!r} has no query or no file. Expected both, as in "
+        '\'two dogs,beach/1.jpg\' or {"query": "two dogs", "file": "beach/1.jpg"}; '
+        "correct or delete the line."
+    )

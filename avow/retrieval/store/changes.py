@@ -1,0 +1,157 @@
+"""What an index has to do: the files of some folders against what the catalogue knows.
+
+A file whose size, time and inode are as they were is not read. This looks at no vector
+and needs no model, so that a second run over unchanged folders is quick.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from avow.core import formats
+from avow.core.errors import BadData, WrongIndex
+from avow.retrieval.store.indexed_folders import covered, leads_out
+from avow.retrieval.store.walk import Seen, Walk, look, under, walk
+
+FEW = 10
+"""Files that may go from a folder without a question, whatever share of it they are."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A file to read."""
+
+    seen: Seen
+    file: int | None
+    """Its number in the catalogue, where it was indexed before."""
+
+
+@dataclass
+class Survey:
+    """How some folders differ from what an index knows of them."""
+
+    walk: Walk
+    jobs: list[Job] = field(default_factory=list)
+    missing: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Path and content of files that are not where they were."""
+    known: dict[str, int] = field(default_factory=dict)
+    """Files that the index knew below each root, where some are missing."""
+    unchanged: int = 0
+    still_skipped: int = 0
+    """Files that could not be read before, and have not changed."""
+    skips_gone: list[str] = field(default_factory=list)
+    """Listed as skipped, and no longer there or no longer met."""
+    skips_new: bool = False
+
+    def absent(self, missing: Iterable[int]) -> dict[str, list[int]]:
+        """Missing files by root, where they are most of what was known below it.
+
+        That is what a disk that is not mounted looks like. Files behind links out of the
+        root do not count: they are no longer indexed.
+        """
+        by_root: dict[str, list[int]] = {}
+        for number in missing:
+            path = self.missing[number][0]
+            if not under(path, self.walk.outside):
+                root = next(root for root in self.walk.roots if under(path, [root]))
+                by_root.setdefault(root, []).append(number)
+        return {
+            root: numbers
+            for root, numbers in by_root.items()
+            if len(numbers) > FEW and 2 * len(numbers) > self.known[root]
+        }
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return not (self.jobs or self.missing or self.skips_gone or self.skips_new)
+
+
+def survey(
+    link: sqlite3.Connection,
+    folders: Sequence[str | Path],
+    index: Path,
+    model: str,
+    generation: int,
+) -> Survey:
+    """Compare `folders` with the catalogue, for one generation of one model's rows."""
+    found = Survey(walk(folders, leave_out=index))
+    known = {
+        path: (number, size, mtime_ns, inode, content)
+        for number, path, size, mtime_ns, inode, content in link.execute(
+            "SELECT id, path, size, mtime_ns, inode, content FROM files WHERE gone = 0"
+        )
+    }
+    refused = {row[0]: row[1:] for row in link.execute(_REFUSED)}
+    lacking = {row[0] for row in link.execute(_LACKING, [model, generation])}
+    for path, seen in found.walk.files.items():
+        about = (seen.size, seen.mtime_ns, seen.inode)
+        if path in known:
+            number = known[path][0]
+            if known[path][1:4] == about and number not in lacking:
+                found.unchanged += 1
+            else:
+                found.jobs.append(Job(seen, number))
+        elif (
+            path in refused
+            and refused[path][:3] == about
+            and not (refused[path][3] and _may_work_now(seen))
+        ):
+            found.still_skipped += 1
+        else:
+            found.jobs.append(Job(seen, None))
+    homes = _noted_folders(index)
+    for path, (number, *_, content) in known.items():
+        if path in found.walk.files:
+            continue
+        if found.walk.covers(path):
+            found.missing[number] = (path, content)
+        elif (
+            number in lacking
+            and not (homes and leads_out(path, homes))
+            and (seen := look(path)) is not None
+        ):
+            # of another folder, and new to this model: an index has one set of items
+            found.jobs.append(Job(seen, number))
+    if found.missing:
+        found.known = {
+            root: sum(under(path, [root]) for path in known) for root in found.walk.roots
+        }
+    met = found.walk.files.keys() | found.walk.skipped.keys()
+    found.skips_gone = [path for path in refused if path not in met and found.walk.covers(path)]
+    found.skips_new = bool(found.walk.skipped.keys() - refused.keys())
+    if not (found.walk.files or found.walk.skipped or found.missing):
+        listed = ", ".join(repr(str(folder)) for folder in folders)
+        raise BadData(
+            f"There is nothing to index in {listed}. Expected photographs "
+            f"({formats.titles()}) or texts (.txt, .csv, .jsonl); check the folder."
+        )
+    return found
+
+
+_REFUSED = "SELECT path, size, mtime_ns, inode, again FROM skipped"
+_LACKING = """
+SELECT DISTINCT file FROM items WHERE gone = 0 AND NOT EXISTS (
+  SELECT 1 FROM stored WHERE model = ? AND generation = ? AND item = items.id)
+"""
+
+
+def skipped_files(link: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Path and reason of every file that is not in the index."""
+    rows = link.execute("SELECT path, why FROM skipped ORDER BY path")
+    return [(path, why) for path, why in rows]
+
+
+def _may_work_now(seen: Seen) -> bool:
+    """Whether what was in the way of a file is no longer there."""
+    installed = formats.may_be_readable_now(seen.suffix)
+    return os.access(seen.path, os.R_OK) if installed is None else installed
+
+
+def _noted_folders(index: Path) -> list[str]:
+    """The folders that were indexed before; a damaged list is refused or replaced later."""
+    try:
+        return covered(index)
+    except WrongIndex:
+        return []

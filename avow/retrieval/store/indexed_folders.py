@@ -1,0 +1,95 @@
+"""Which folders an index covers: what a new scan looks at, and where its files may lie.
+
+Nothing outside these folders is indexed or served, whatever kind it is: every link is
+followed before a path is compared with them.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from avow.core import checksums
+from avow.core.errors import WrongIndex
+from avow.core.files import write_text
+
+FILE = "folders.json"
+_KEY = "folders"
+
+
+def covered(index: Path, needed: bool = False) -> list[str]:
+    """The folders that were indexed, in order; none where that was never noted.
+
+    needed: an index whose items have checksums has noted them.
+    """
+    path = index / FILE
+    try:
+        noted = json.loads(path.read_text("utf-8"))
+        if isinstance(noted, list):  # written before there were checksums
+            noted = checksums.sealed({_KEY: noted})
+        folders = noted[_KEY]
+        if not checksums.intact(noted):
+            raise ValueError("its checksum does not fit")
+        if not isinstance(folders, list) or not all(isinstance(one, str) for one in folders):
+            raise ValueError("it does not list folders")
+        return folders
+    except FileNotFoundError as error:
+        if needed:
+            raise _damaged(path, error) from error
+        return []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(path, error) from error
+
+
+def cover(index: Path, folders: Iterable[str], anew: bool = False) -> None:
+    """Note folders; one inside another that is noted adds nothing.
+
+    anew: a list that is damaged is replaced, rather than refused.
+    """
+    try:
+        before, fresh = covered(index), False
+    except WrongIndex:
+        if not anew:
+            raise
+        before, fresh = [], True
+    every = sorted({*before, *folders})
+    kept = [one for one in every if not any(_inside(one, other) for other in every)]
+    if fresh or kept != before or not _is_sealed(index / FILE):
+        sealed = checksums.sealed({_KEY: kept})
+        write_text(index / FILE, json.dumps(sealed, ensure_ascii=False, indent=1))
+
+
+def _is_sealed(path: Path) -> bool:
+    return path.is_file() and isinstance(json.loads(path.read_text("utf-8")), dict)
+
+
+def _damaged(path: Path, error: Exception) -> WrongIndex:
+    return WrongIndex(
+        f"The list of indexed folders {str(path)!r} cannot be read ({error}). Expected what "
+        "`avow index` wrote; name all folders again with `avow index --rebuild FOLDERS`."
+    )
+
+
+def inside(path: str, folders: Sequence[str]) -> Path | None:
+    """The real file behind `path`, if there is one and it lies in one of `folders`."""
+    try:
+        real = Path(path).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):  # ValueError: a zero byte in the path
+        return None
+    return real if real.is_file() and not leads_out(path, folders) else None
+
+
+def leads_out(path: str, folders: Sequence[str]) -> bool:
+    """Whether `path`, with every link followed, lies in none of `folders`."""
+    real = Path(os.path.realpath(path))
+    return not any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
+
+
+def outside(index: Path, paths: set[str]) -> set[str]:
+    """Indexed paths that are links out of the folders of an index, whose text is not shown."""
+    folders = covered(index) if paths else []
+    return {path for path in paths if folders and leads_out(path, folders)}
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path != folder and Path(path).is_relative_to(folder)

@@ -1,0 +1,209 @@
+"""One pass over the files that must be read: threads read ahead, the encoder never waits.
+
+jobs -> [load in threads, a bounded number ahead] -> entries -> encode -> Writer.file
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+from jaxtyping import Float32
+
+from avow.core.errors import BadFeatures
+from avow.core.searching import LONGEST_TEXT, Encoder
+from avow.retrieval.store.changes import Job, Survey, skipped_files
+from avow.retrieval.store.reading import Fresh, Loaded, Unreadable, load
+from avow.retrieval.store.report import Absent, Progress, Report
+from avow.retrieval.store.writer import Entry, Filing, Writer
+
+
+class Run:
+    """Brings one model's rows up to date with what a survey found."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        encoder: Encoder,
+        found: Survey,
+        batch: int,
+        workers: int,
+        prune: bool = False,
+    ):
+        """prune: forget missing files even where they are most of a folder."""
+        self.prune = prune
+        self.writer, self.encoder, self.found = writer, encoder, found
+        self.batch, self.workers, self.link = batch, workers, writer.link
+        self.report = Report(unchanged=found.unchanged)
+        self.refused = 0
+        self.waiting: list[Entry] = []
+        self.missing = dict(found.missing)
+        self.homeless: dict[str, list[int]] = {}
+        """Missing files by content, to be recognised elsewhere."""
+        for number, (_, content) in found.missing.items():
+            self.homeless.setdefault(content, []).append(number)
+        self.known = {row[0] for row in self.link.execute(_KNOWN, self._space())}
+
+    def go(self, progress: Callable[[Progress], None], stop: Callable[[], bool]) -> Report:
+        total = len(self.found.jobs)
+        self.writer.list_skipped(self.found.walk.skipped, self.found.skips_gone)
+        progress(Progress(0, total, 0))
+        pool = ThreadPoolExecutor(self.workers, "avow-read")
+        try:
+            for done, (job, future) in enumerate(self._ahead(pool), 1):
+                self._take(job, future)
+                if len(self.waiting) >= self.batch:
+                    self._flush()
+                progress(Progress(done, total, self.refused))
+                if stop():
+                    self.report.stopped = done < total
+                    break
+        finally:
+            pool.shutdown(cancel_futures=True)
+        self._flush()
+        if not self.report.stopped:
+            self._forget_missing()
+        self.report.skipped = skipped_files(self.link)
+        return self.report
+
+    def _forget_missing(self) -> None:
+        """Forget what is gone, but not most of a folder at once."""
+        absent = {} if self.prune else self.found.absent(self.missing)
+        kept = {number for numbers in absent.values() for number in numbers}
+        gone = [number for number in self.missing if number not in kept]
+        self.writer.forget(gone)
+        self.report.deleted = len(gone)
+        self.report.absent = [
+            Absent(root, len(numbers), self.found.known[root])
+            for root, numbers in absent.items()
+        ]
+
+    def _ahead(self, pool: ThreadPoolExecutor) -> Iterator[tuple[Job, Future[Loaded]]]:
+        """Files in order, a bounded number of them being read meanwhile."""
+        waiting: deque[tuple[Job, Future[Loaded]]] = deque()
+        for job in self.found.jobs:
+            waiting.append((job, pool.submit(load, job.seen, self.encoder.prepare, self.known)))
+            if len(waiting) > 2 * self.batch + self.workers:
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
+
+    def _take(self, job: Job, future: Future[Loaded]) -> None:
+        try:
+            loaded = future.result()
+        except Unreadable as error:
+            self._refuse(job, error)
+            return
+        moved = self._moved(loaded) if job.file is None else None
+        number = job.file if moved is None else moved
+        before = self._content(number)
+        to_encode = self._plan(loaded, number)
+        if moved is not None:
+            self.report.moved += 1
+        elif not before:
+            self.report.new += 1
+        elif before != loaded.content:
+            self.report.changed += 1
+        elif to_encode:  # known, and new to this model
+            self.report.new += 1
+        else:
+            self.report.unchanged += 1
+
+    def _refuse(self, job: Job, error: Unreadable) -> None:
+        """List a file; what was known of it is gone, unless it may come back."""
+        self.writer.skip(job.seen, str(error), error.again)
+        self.refused += 1
+        if job.file is not None and not error.again:
+            self.writer.forget([job.file])
+
+    def _moved(self, loaded: Loaded) -> int | None:
+        """The number of a missing file with this content, now found again."""
+        numbers = self.homeless.get(loaded.content)
+        if not numbers:
+            return None
+        number = numbers.pop()
+        del self.missing[number]
+        self.writer.move(number, loaded.seen)
+        return number
+
+    def _content(self, number: int | None) -> str:
+        """Of the file as it was; empty where there was none, or not all of it."""
+        question = "SELECT content FROM files WHERE id = ?"
+        row = self.link.execute(question, [number]).fetchone()
+        return row[0] if row else ""
+
+    def _plan(self, loaded: Loaded, number: int | None) -> bool:
+        """Decide for each item whether it stays, needs a vector, or is new."""
+        filing = Filing(loaded.seen, loaded.content, number, set())
+        rows = self.link.execute(_ITEMS, [*self._space(), number])
+        known = {part: rest for part, *rest in rows}
+        wanted = []
+        for fresh in [self._twin(loaded.content)] if loaded.known else loaded.items:
+            item, content, row = known.get(fresh.part, (None, None, None))
+            same = content == fresh.content
+            if same and item is not None:
+                filing.keep.add(item)
+            if not same or row is None:
+                wanted.append((fresh, item if same else None))
+        if not wanted:
+            self.writer.settle_file(filing)
+        for place, (fresh, item) in enumerate(wanted, 1):
+            self.waiting.append(Entry(filing, fresh, item, place == len(wanted)))
+            if len(self.waiting) >= self.batch and place < len(wanted):
+                self._flush()
+        return bool(wanted)
+
+    def _twin(self, content: str) -> Fresh:
+        """A picture whose content is in the index already, as it was read then."""
+        number, row, width, height, taken, look = self.link.execute(
+            _TWIN, [*self._space(), content]
+        ).fetchone()
+        tags = self.link.execute("SELECT tag FROM tags WHERE item = ?", [number]).fetchall()
+        return Fresh(
+            *("", "image", content, None, width, height, taken, look),
+            tags=tuple(tag for (tag,) in tags),
+            vector=self.writer.vector(row),
+        )
+
+    def _flush(self) -> None:
+        if self.waiting:
+            entries, self.waiting = self.waiting, []
+            self.writer.file(entries, self._encoded(entries))
+
+    def _encoded(self, entries: list[Entry]) -> Float32[np.ndarray, "items dim"]:
+        out = np.empty((len(entries), self.encoder.dim), np.float32)
+        pixels, texts = [], []
+        for place, entry in enumerate(entries):
+            if entry.fresh.vector is not None:
+                out[place] = entry.fresh.vector
+            else:
+                (texts if entry.fresh.pixels is None else pixels).append(place)
+        if pixels:
+            stacked = np.stack([np.asarray(entries[n].fresh.pixels) for n in pixels])
+            out[pixels] = self.encoder.encode_prepared(stacked)
+        if texts:
+            written = [(entries[n].fresh.text or "")[:LONGEST_TEXT] for n in texts]
+            out[texts] = self.encoder.encode_texts(written)
+        if not np.isfinite(out).all():
+            raise BadFeatures(
+                f"The model {self.encoder.name!r} gave NaN or infinite numbers. Expected "
+                "finite vectors; its weights are damaged."
+            )
+        return out
+
+    def _space(self) -> tuple[str, int]:
+        return self.writer.model, self.writer.generation
+
+
+# what was marked as gone in this run still has its row
+_STORED = """
+FROM items JOIN stored ON item = items.id AND model = ? AND generation = ?
+WHERE kind = 'image' AND part = ''
+"""
+_KNOWN = "SELECT DISTINCT content " + _STORED
+_TWIN = "SELECT items.id, row, width, height, taken, look " + _STORED + " AND content = ?"
+_ITEMS = """
+SELECT part, items.id, content, row FROM items
+LEFT JOIN stored ON item = items.id AND model = ? AND generation = ?
+WHERE file = ? AND gone = 0
+"""

@@ -1,0 +1,237 @@
+"""From a file to items that can be encoded: bytes are read once, checked and decoded.
+
+Files come from anywhere. Decoders of broken files raise almost anything, so everything
+they raise is a reason to skip the file; only formats named here are decoded at all.
+"""
+
+import csv
+import datetime
+import hashlib
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from PIL import ExifTags, Image, ImageOps
+
+from avow.core import photographs
+from avow.core.formats import is_picture, may_be_readable_now
+from avow.retrieval.store.walk import TABLES, Seen
+
+LARGEST_FILE = 512 * 2**20
+LARGEST_TEXT = 2**20
+LONGEST_TEXT = 10_000
+"""Characters of one item's text; the rest is cut off. Models read a few hundred words."""
+MOST_TAGS = 256
+"""Tags of one item; further ones are left out."""
+LONGEST_TAG = 200
+"""Characters; a longer tag is left out, as a cut one would be another."""
+_LONGEST_PART = 1000
+_KEYWORDS = 0x9C9E
+_MOMENT = re.compile(r"(\d{4}):(\d\d):(\d\d)(?: (\d\d):(\d\d):(\d\d))?", re.ASCII)
+
+
+class Unreadable(Exception):
+    """Why a file is skipped; `again` where trying again may help."""
+
+    def __init__(self, why: str, again: bool = False):
+        super().__init__(why)
+        self.again = again
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """One item as it was read."""
+
+    part: str
+    kind: str
+    content: str
+    text: str | None = None
+    width: int | None = None
+    height: int | None = None
+    taken: str | None = None
+    look: int | None = None
+    tags: tuple[str, ...] = ()
+    pixels: np.ndarray | None = None
+    vector: np.ndarray | None = None
+    """Where it is known already."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A file's bytes by name, and its items; none where the content is known already."""
+
+    seen: Seen
+    content: str
+    items: list[Fresh] = field(default_factory=list)
+    known: bool = False
+
+
+def load(
+    seen: Seen, prepare: Callable[[Image.Image], np.ndarray], known: Container[str]
+) -> Loaded:
+    """Read one file. known: contents whose vectors are at hand, so that none is decoded."""
+    try:
+        return _load(seen, prepare, known)
+    except Unreadable:
+        raise
+    except MemoryError as error:
+        raise Unreadable("needs more memory than there is", again=True) from error
+    except Exception as error:  # whatever one file does, the others are read
+        raise Unreadable(photographs.why_unreadable(error)) from error
+
+
+def _load(
+    seen: Seen, prepare: Callable[[Image.Image], np.ndarray], known: Container[str]
+) -> Loaded:
+    data, seen = _bytes_of(seen)
+    content = hashlib.sha256(data).hexdigest()[:32]
+    if is_picture(seen.suffix):
+        if content in known:
+            return Loaded(seen, content, known=True)
+        return Loaded(seen, content, [_picture(data, content, prepare, seen.suffix)])
+    text = _decoded(data)
+    if seen.suffix in TABLES:
+        return Loaded(seen, content, _table(text, seen.suffix))
+    if len(data) > LARGEST_TEXT:
+        raise Unreadable(f"a text of {len(data)} bytes; {LARGEST_TEXT} at most")
+    text = _cut(text)
+    if not text:
+        raise Unreadable("holds no text")
+    return Loaded(seen, content, [Fresh("", "text", _named(text), text)])
+
+
+def _bytes_of(seen: Seen) -> tuple[bytes, Seen]:
+    try:
+        # a file that became a pipe since it was listed must not hold us up
+        handle = os.open(seen.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(handle, "rb") as stream:
+            about = os.fstat(handle)
+            if about.st_ino != seen.inode:  # a link may have taken its place
+                raise Unreadable("replaced while it was being read", again=True)
+            if about.st_size > LARGEST_FILE:
+                raise Unreadable(f"{about.st_size} bytes; {LARGEST_FILE} at most")
+            data = stream.read(LARGEST_FILE)
+    except OSError as error:
+        raise Unreadable(f"cannot be read ({error.strerror or error})", again=True) from error
+    if not data:
+        raise Unreadable("empty: zero bytes")
+    return data, Seen(seen.path, about.st_size, about.st_mtime_ns, about.st_ino)
+
+
+def _picture(
+    data: bytes, content: str, prepare: Callable[[Image.Image], np.ndarray], suffix: str
+) -> Fresh:
+    try:
+        with photographs.opened(io.BytesIO(data)) as one:
+            taken, keywords = _taken(one.exif), _keywords(one.exif)
+            prepared = prepare(one.image)
+            look = difference_hash(one.image)
+    except photographs.Unreadable as error:
+        needs_package = error.reason == "package" and may_be_readable_now(suffix) is not None
+        raise Unreadable(str(error), again=needs_package) from error
+    size = one.width, one.height
+    return Fresh("", "image", content, None, *size, taken, look, keywords, prepared)
+
+
+def difference_hash(photograph: Image.Image) -> int:
+    """Sixty-four bits: whether each spot of a 9 x 8 miniature is brighter than the next."""
+    small = ImageOps.exif_transpose(photograph.resize((36, 32), reducing_gap=2.0))
+    tones = np.asarray(small.convert("L").resize((9, 8), Image.Resampling.BOX), np.int16)
+    bits = np.packbits(tones[:, 1:] > tones[:, :-1]).tobytes()
+    return int.from_bytes(bits, "big", signed=True)
+
+
+def _taken(exif: Image.Exif) -> str | None:
+    """When a camera says it took the picture; what it wrote may be anything."""
+    try:
+        inner = exif.get_ifd(ExifTags.IFD.Exif)
+        told = inner.get(ExifTags.Base.DateTimeOriginal) or exif.get(ExifTags.Base.DateTime)
+        match = _MOMENT.match(str(told or ""))
+        if not match:
+            return None
+        year, month, day, hour, minute, second = map(int, match.groups("0"))
+        return datetime.datetime(year, month, day, hour, minute, second).isoformat()
+    except Exception:
+        return None
+
+
+def _keywords(exif: Image.Exif) -> tuple[str, ...]:
+    """Words that photo software keeps with a picture, as Windows writes them."""
+    told = exif.get(_KEYWORDS)
+    if not isinstance(told, bytes):
+        return ()
+    words = told.decode("utf-16-le", "ignore").rstrip("\0").split(";")
+    return _bounded(words)
+
+
+def _decoded(data: bytes) -> str:
+    if b"\0" in data:
+        raise Unreadable("not a text: it holds zero bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"not a text in UTF-8 (byte {error.start})") from error
+
+
+def _table(table: str, suffix: str) -> list[Fresh]:
+    items, places = [], set()
+    for number, row in enumerate(_rows(table, suffix), 1):
+        words = row.get("text") or row.get("caption")
+        if not isinstance(words, str) or not words.strip():
+            continue
+        name = str(row.get("id") or row.get("path") or number)
+        if len(name) > _LONGEST_PART:
+            name = str(number)
+        part = name if name not in places else f"{name}#{number}"
+        places.add(part)
+        tags, text = _tags(row.get("tags")), _cut(words)
+        part.encode()  # a half of a character cannot be stored
+        content = _named("\0".join([text, *tags]))
+        items.append(Fresh(part, "text", content, text, tags=tags))
+    if not items:
+        raise Unreadable("no captions: expected a column called text or caption")
+    return items
+
+
+def _rows(text: str, suffix: str) -> Iterator[dict[str, Any]]:
+    try:
+        if suffix == ".csv":
+            for row in csv.DictReader(io.StringIO(text, newline="")):
+                yield {str(key).strip().lower(): value for key, value in row.items()}
+            return
+        for line in text.splitlines():
+            row = json.loads(line) if line.strip() else {}
+            if isinstance(row, dict):
+                yield row
+    except (csv.Error, ValueError, RecursionError) as error:
+        raise Unreadable(f"a broken table ({' '.join(str(error).split())[:120]})") from error
+
+
+def _tags(told: Any) -> tuple[str, ...]:
+    words = told if isinstance(told, list) else str(told or "").replace(",", ";").split(";")
+    return _bounded(str(word) for word in words)
+
+
+def _bounded(words: Iterable[str]) -> tuple[str, ...]:
+    """The first different words, as many and as long as tags may be."""
+    kept: dict[str, None] = {}
+    for word in words:
+        word = word.strip()
+        if word and len(word) <= LONGEST_TAG:
+            kept[word] = None
+            if len(kept) == MOST_TAGS:
+                break
+    return tuple(kept)
+
+
+def _cut(text: str) -> str:
+    return text.strip()[:LONGEST_TEXT].rstrip()
+
+
+def _named(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,58 @@
+"""What a run of the index says: how far it is, and what it did."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Report:
+    """What a run did; a file counts once."""
+
+    new: int = 0
+    changed: int = 0
+    moved: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    """Path and reason, of this run and earlier ones."""
+    alike: int = 0
+    """Items that are near-duplicates of another one, where they are grouped."""
+    repaired: list[str] = field(default_factory=list)
+    """Sentences about damage that a rebuild has put right."""
+    seconds: float = 0.0
+    stopped: bool = False
+    absent: list["Absent"] = field(default_factory=list)
+    """Folders of which most files are missing; these were kept, unless `prune` was given."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {
+            "skipped": [{"path": path, "why": why} for path, why in self.skipped],
+            "seconds": round(self.seconds, 2),
+        }
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A folder of which most files are missing, as if its disk were not mounted."""
+
+    folder: str
+    files: int
+    """Missing ones, all of which stay in the index."""
+    known: int
+    """That the index knew in this folder."""
+
+    def __str__(self) -> str:
+        return (
+            f"Nothing was deleted of {self.folder!r}: {self.files} of {self.known} files are "
+            "not there. Mount its disk; or, if they are meant to go, run `avow index --prune` "
+            "with this folder."
+        )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: files read of those that must be."""
+
+    done: int
+    total: int
+    skipped: int

@@ -1,0 +1,266 @@
+"""An index opened for writing: items go in, vectors first and their names after.
+
+    bytes of the rows -> disk -> one transaction that names them
+
+A kill at any moment leaves the catalogue naming only rows that are there. Every batch is
+one transaction, so a run that was cut off goes on where it stopped.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from avow.retrieval.store.catalogue import changing
+from avow.retrieval.store.model_folder import Space
+from avow.retrieval.store.reading import Fresh
+from avow.retrieval.store.row_blocks import Blocks, Noted, continued, note, noted
+from avow.retrieval.store.row_checksums import damaged, intact, seal_tags
+from avow.retrieval.store.rows import Rows
+from avow.retrieval.store.walk import Seen
+
+
+@dataclass
+class Filing:
+    """A file on its way into the catalogue."""
+
+    seen: Seen
+    content: str
+    file: int | None
+    keep: set[int]
+    """Items of it that stay."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An item to file: a new one, or one that is known and lacks a vector."""
+
+    filing: Filing
+    fresh: Fresh
+    item: int | None
+    last: bool
+    """Whether it is the last one of its file."""
+
+
+FILES = ("vectors", "usual")
+"""The files of rows that a generation has."""
+
+
+class Writer:
+    """One generation of one model's rows, and the catalogue that names them."""
+
+    def __init__(self, link: sqlite3.Connection, space: Space, generation: int):
+        self.link, self.space, self.generation = link, space, generation
+        self.model, self.about = space.fingerprint, space.manifest()
+        row = link.execute(
+            f"SELECT rows, half, engine, sealed, {intact('generations')} FROM generations "
+            "WHERE model = ? AND number = ?",
+            [self.model, generation],
+        ).fetchone()
+        if row is None or not row[4]:
+            raise damaged(
+                space.folder.parent.parent, "a row of the table 'generations' has changed"
+            )
+        self.rows, self.engine = row[0], row[2]
+        self.half, self.sealed = bool(row[1]), bool(row[3])
+        self._vectors = space.vectors(generation, self.about, self.half)
+        self._usual = space.usual(generation, self.about)
+        self._known = {name: noted(link, self.model, generation, name) for name in FILES}
+        self._blocks: dict[str, Blocks] = {}
+        for rows in self.files():
+            rows.settle(self.rows)
+
+    def files(self) -> list[Rows]:
+        return [rows for rows in (self._vectors, self._usual) if rows is not None]
+
+    def file(self, entries: Iterable[Entry], vectors: Float32[np.ndarray, "items dim"]) -> None:
+        """Store vectors, then name them and their items, all at once."""
+        entries = list(entries)
+        fresh: dict[str, Noted] = {}
+        if self._usual is not None and len(entries):
+            rows = self.space.usual_rows(vectors, self.about)
+            rows[[entry.fresh.kind == "text" for entry in entries]] = np.nan
+            fresh["usual"] = self._write("usual", self._usual, rows)
+        fresh["vectors"] = self._write("vectors", self._vectors, vectors)
+        with changing(self.link):
+            for name, blocks in fresh.items() if self.sealed else ():
+                note(self.link, self.model, self.generation, name, blocks)
+            for row, entry in enumerate(entries, self.rows):
+                self._file_one(entry, row)
+            self.link.execute(
+                "UPDATE generations SET rows = ? WHERE model = ? AND number = ?",
+                [self.rows + len(entries), self.model, self.generation],
+            )
+            self.stamp()
+        self.rows += len(entries)
+        for name, blocks in fresh.items():
+            self._known[name] |= blocks
+
+    def settle_file(self, filing: Filing) -> None:
+        """Finish a file of which nothing needed a vector."""
+        with changing(self.link):
+            self._settle(filing)
+            self.stamp()
+
+    def move(self, number: int, seen: Seen) -> None:
+        """A known file is found at another place."""
+        with changing(self.link):
+            self.link.execute(
+                "UPDATE files SET path = ?, folder = ?, name = ?, size = ?, mtime_ns = ?, "
+                "inode = ? WHERE id = ?",
+                [*_place(seen), seen.size, seen.mtime_ns, seen.inode, number],
+            )
+            self.link.execute("DELETE FROM skipped WHERE path = ?", [seen.path])
+            self.stamp()
+
+    def forget(self, files: Iterable[int]) -> None:
+        """Files that are gone, with all their items."""
+        files = list(files)
+        if not files:
+            return
+        with changing(self.link):
+            for number in files:
+                self.link.execute("UPDATE items SET gone = 1 WHERE file = ?", [number])
+                self.link.execute("UPDATE files SET gone = 1 WHERE id = ?", [number])
+            self.stamp()
+
+    def list_skipped(self, found: dict[str, str], gone: Iterable[str]) -> None:
+        """Note what a walk could not enter, and forget what it did not meet again."""
+        before = "SELECT path, why FROM skipped WHERE size IS NULL"
+        known = dict(self.link.execute(before).fetchall())
+        with changing(self.link):
+            for path in gone:
+                self.link.execute("DELETE FROM skipped WHERE path = ?", [path])
+            for path, why in found.items():
+                if known.get(path) != why:
+                    self._skip(path, why, None, False)
+
+    def skip(self, seen: Seen, why: str, again: bool = False) -> None:
+        """List a file that cannot be indexed."""
+        with changing(self.link):
+            self._skip(seen.path, why, seen, again)
+
+    def group(self, heads: dict[int, int]) -> None:
+        """Note which items are like which; all others are like none."""
+        with changing(self.link):
+            self.link.execute("UPDATE items SET same_as = NULL WHERE same_as IS NOT NULL")
+            self.link.executemany(
+                "UPDATE items SET same_as = ? WHERE id = ?",
+                [(head, item) for item, head in heads.items()],
+            )
+            self.stamp()
+
+    def purge(self) -> None:
+        """Forget items that were gone before this run; readers had time to notice."""
+        with changing(self.link):
+            self.link.execute("DELETE FROM items WHERE gone = 1")
+            self.link.execute(
+                "DELETE FROM files WHERE gone = 1 AND NOT EXISTS "
+                "(SELECT 1 FROM items WHERE file = files.id)"
+            )
+
+    def live(self) -> Int64[np.ndarray, " rows"]:
+        """Ids by row, -1 where a row is dead."""
+        ids = np.full(self.rows, -1, np.int64)
+        for item, row in self.link.execute(NAMED, [self.model, self.generation]):
+            ids[row] = item
+        return ids
+
+    def vectors(self) -> np.ndarray:
+        """All rows, verified."""
+        return self.verified(self._vectors).data
+
+    def vector(self, row: int) -> Float32[np.ndarray, " dim"]:
+        rows = self.verified(self._vectors, np.array([row]))
+        return np.asarray(rows.data[row], np.float32)
+
+    def verified(self, rows: Rows, places: Int64[np.ndarray, " some"] | None = None) -> Blocks:
+        """The rows of a file, of which these are verified; default: all."""
+        name = rows.path.stem
+        known = self._known[name] if self.sealed else None
+        blocks = Blocks(rows, rows.read(self.rows), known, self._blocks.get(name))
+        self._blocks[name] = blocks
+        blocks.check(places)
+        return blocks
+
+    def _write(self, name: str, rows: Rows, values: Float32[np.ndarray, "items _"]) -> Noted:
+        data = rows.write(self.rows, values)
+        return continued(self._known[name], rows, self.rows, data) if self.sealed else {}
+
+    def _skip(self, path: str, why: str, seen: Seen | None, again: bool) -> None:
+        about = (seen.size, seen.mtime_ns, seen.inode) if seen else (None, None, None)
+        self.link.execute(
+            "INSERT INTO skipped (path, why, happened, size, mtime_ns, inode, again) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET why = excluded.why, "
+            "happened = excluded.happened, size = excluded.size, "
+            "mtime_ns = excluded.mtime_ns, inode = excluded.inode, again = excluded.again",
+            [path, why, time.time(), *about, again],
+        )
+
+    def _file_one(self, entry: Entry, row: int) -> None:
+        filing, fresh = entry.filing, entry.fresh
+        if filing.file is None:
+            # complete only when its last item is in: until then it looks changed
+            filing.file = self.link.execute(
+                "INSERT INTO files (path, folder, name, size, mtime_ns, inode, content) "
+                "VALUES (?, ?, ?, -1, 0, 0, '')",
+                _place(filing.seen),
+            ).lastrowid
+        number = entry.item
+        if number is None:
+            self.link.execute(
+                "UPDATE items SET gone = 1 WHERE file = ? AND part = ? AND gone = 0",
+                [filing.file, fresh.part],
+            )
+            number = self.link.execute(
+                "INSERT INTO items (file, part, kind, content, text, width, height, taken, "
+                "look, tagged) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    *(filing.file, fresh.part, fresh.kind, fresh.content, fresh.text),
+                    *(fresh.width, fresh.height, fresh.taken, fresh.look),
+                    seal_tags(fresh.tags),
+                ],
+            ).lastrowid
+            self.link.executemany(
+                "INSERT OR IGNORE INTO tags VALUES (?, ?)",
+                [(number, tag) for tag in fresh.tags],
+            )
+        assert number is not None
+        filing.keep.add(number)
+        self.link.execute(
+            "INSERT INTO stored VALUES (?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET row = excluded.row",
+            [self.model, self.generation, number, row],
+        )
+        if entry.last:
+            self._settle(filing)
+
+    def _settle(self, filing: Filing) -> None:
+        seen = filing.seen
+        for (number,) in self.link.execute(
+            "SELECT id FROM items WHERE file = ? AND gone = 0", [filing.file]
+        ).fetchall():
+            if number not in filing.keep:
+                self.link.execute("UPDATE items SET gone = 1 WHERE id = ?", [number])
+        self.link.execute(
+            "UPDATE files SET size = ?, mtime_ns = ?, inode = ?, content = ? WHERE id = ?",
+            [seen.size, seen.mtime_ns, seen.inode, filing.content, filing.file],
+        )
+        self.link.execute("DELETE FROM skipped WHERE path = ?", [seen.path])
+
+    def stamp(self) -> None:
+        self.link.execute("UPDATE models SET stamp = stamp + 1")
+
+
+NAMED = """
+SELECT item, row FROM stored JOIN items ON items.id = item
+WHERE model = ? AND generation = ? AND gone = 0 ORDER BY row
+"""
+
+
+def _place(seen: Seen) -> tuple[str, str, str]:
+    return seen.path, *os.path.split(seen.path)

@@ -1,0 +1,276 @@
+"""Queries with many right answers: object names, phrases cut from captions, captions.
+
+    objects per photograph  --names-->    "dog", "a dog"        the photographs that hold one
+    captions per photograph --phrases-->  "man riding a wave"   a caption of theirs says it all
+
+People do not search with captions. A short query is true of many photographs, so its event
+is *relevant*, not *right*, and the two are never mixed. Relevance read from annotations is a
+lower bound: what nobody wrote down of a photograph may still be there.
+
+No tagger is at hand. A word counts as a noun when it often follows an article or a number
+and mostly stands before a function word or at the end; object names are nouns anyway.
+Everything is counted and sorted: the same captions give the same queries.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from avow.assembly.pairs import FeaturedSplit
+from avow.core.contracts import Split
+from avow.core.errors import BadData
+from avow.data.gather import read_json, strings_of
+from avow.data.opening import dataset_file
+from avow.data.words import word_tokenize
+
+OBJECTS = "objects_dev.json"
+LENGTHS = (2, 3, 4)
+_SOME = frozenset(("broccoli", "scissors", "skis"))
+"""Objects that nobody calls "a ..."."""
+_ARTICLES = frozenset(
+    "a an the his her their its some one two three four five several many".split()
+)
+_FUNCTION = frozenset(
+    "a an the this that these those his her its their some any each every another other "
+    "of in on at by to from with without into onto over under near next behind beside "
+    "between through across around along up down off out as for above below inside against "
+    "during about "
+    "and or but while is are was were be being been has have had it he she they them there "
+    "who which what where when very not".split()
+)
+_PLACES = frozenset(
+    "top side back front middle edge corner background outside close full way time day others "
+    "view photo picture image photograph shot closeup scene".split()
+)
+"""Words that say where something is, or that there is a picture; no phrase has one."""
+_AMOUNTS = frozenset("group couple bunch lot set pair piece pieces row number".split())
+"""Words that no phrase ends in."""
+_OFTEN = 5  # a word seen less is not called a noun
+_AFTER_ARTICLE, _BEFORE_FUNCTION = 0.1, 0.5
+
+
+@dataclass(frozen=True)
+class QuerySet:
+    """Queries of one style, and which photographs each is true of."""
+
+    style: str
+    queries: tuple[str, ...]
+    match: Bool[np.ndarray, "queries images"]
+
+    @classmethod
+    def of(
+        cls, style: str, queries: Sequence[str], match: Bool[np.ndarray, "queries images"]
+    ) -> "QuerySet":
+        """Queries that are true of no photograph are left out."""
+        kept = np.flatnonzero(match.any(1)).tolist()
+        return cls(style, tuple(queries[place] for place in kept), match[kept])
+
+
+def query_sets(
+    split: Split | FeaturedSplit,
+    objects: Mapping[str, Iterable[str]] | None = None,
+    *,
+    at_least: int = 3,
+    most: int | None = None,
+) -> tuple[QuerySet, ...]:
+    """Captions, object names plain and with an article, and phrases, over a split's images.
+
+    objects: what each photograph holds, by its id; those of COCO's dev split where none are
+    given. at_least, most: see `phrases`.
+    """
+    held = read_objects(dataset_file("coco", OBJECTS)) if objects is None else objects
+    names = {name for listed in held.values() for name in listed}
+    return (
+        whole_captions(split),
+        *object_names(split, held),
+        phrases(split, names, at_least=at_least, most=most),
+    )
+
+
+def whole_captions(split: Split | FeaturedSplit) -> QuerySet:
+    """Every caption as a query.
+
+    Relevant are its own photograph and those whose captions together say all its content
+    words, singular or plural.
+    """
+    said = [
+        {_stem(word) for word in _content(word_tokenize(caption.lower()))}
+        for caption in split.captions
+    ]
+    spoken: list[set[str]] = [set() for _ in split.image_ids]
+    for words, image in zip(said, split.image_of.tolist(), strict=True):
+        spoken[image] |= words
+    number = {word: place for place, word in enumerate(sorted(set().union(*said)))}
+    asks = _incidence(said, number)
+    match = asks @ _incidence(spoken, number).T >= np.maximum(asks.sum(1, keepdims=True), 1)
+    match[np.arange(len(said)), split.image_of] = True
+    return QuerySet.of("caption", split.captions, match)
+
+
+def read_objects(path: Path) -> dict[str, tuple[str, ...]]:
+    """A file {"image.jpg": ["dog", ...], ...}: what each photograph holds."""
+    content = read_json(path)
+    return {image: strings_of(content, image, path) for image in content}
+
+
+def object_names(
+    split: Split | FeaturedSplit, objects: Mapping[str, Iterable[str]]
+) -> tuple[QuerySet, QuerySet]:
+    """Every object name as a query: "dog", and "a dog".
+
+    A photograph that `objects` does not list holds none of them.
+    """
+    place = {image: number for number, image in enumerate(split.image_ids)}
+    names = sorted({name for listed in objects.values() for name in listed})
+    row = {name: number for number, name in enumerate(names)}
+    match = np.zeros((len(names), len(place)), bool)
+    for image, listed in objects.items():
+        if image in place:
+            match[[row[name] for name in listed], place[image]] = True
+    if not match.any():
+        raise BadData(
+            f"None of the {len(objects)} images with objects is in the split, which has "
+            f"{len(place)} images. Expected objects of the same images. Check which split "
+            "they are of."
+        )
+    return (
+        QuerySet.of("object name", names, match),
+        QuerySet.of("a and object name", [with_article(name) for name in names], match),
+    )
+
+
+def phrases(
+    split: Split | FeaturedSplit,
+    names: Iterable[str] = (),
+    *,
+    at_least: int = 3,
+    most: int | None = None,
+) -> QuerySet:
+    """Two to four words of captions that begin with a content word and end in a noun.
+
+    They stand so in captions of `at_least` this many photographs; the `most` frequent are
+    kept, one for each set of content words. True of every photograph with a caption that
+    has all of these, in any order, singular or plural.
+    """
+    captions = [word_tokenize(caption.lower()) for caption in split.captions]
+    nouns = noun_like(captions) | {name.split()[-1] for name in names}
+    seen: dict[str, set[int]] = {}
+    for words, image in zip(captions, split.image_of.tolist(), strict=True):
+        for phrase in _cut(words, nouns):
+            seen.setdefault(phrase, set()).add(image)
+    counts = {phrase: len(images) for phrase, images in seen.items()}
+    ordered = sorted(
+        (phrase for phrase, count in counts.items() if count >= at_least),
+        key=lambda phrase: (-counts[phrase], phrase),
+    )
+    first: dict[frozenset[str], str] = {}
+    for phrase in ordered:
+        first.setdefault(frozenset(map(_stem, _content(phrase.split()))), phrase)
+    wanted = list(first)[:most]
+    return QuerySet.of(
+        "phrase", [first[words] for words in wanted], _said(split, captions, wanted)
+    )
+
+
+def absent_names(names: Sequence[str], captions: Sequence[str]) -> list[str]:
+    """The names none of whose words any caption has: what they mean is hardly there."""
+    there = {_stem(word) for text in captions for word in word_tokenize(text.lower())}
+    there -= _FUNCTION
+    return [
+        name
+        for name in names
+        if there.isdisjoint(_stem(word) for word in word_tokenize(name.lower()))
+    ]
+
+
+def noun_like(captions: Sequence[Sequence[str]]) -> set[str]:
+    """Words that stand where nouns stand; see the module's first lines."""
+    total: Counter[str] = Counter()
+    after: Counter[str] = Counter()
+    before: Counter[str] = Counter()
+    for words in captions:
+        for last, word, following in zip(["", *words], words, [*words[1:], "."], strict=False):
+            total[word] += 1
+            after[word] += last in _ARTICLES
+            before[word] += _ends_a_noun(following)
+    return {
+        word
+        for word, count in total.items()
+        if count >= _OFTEN
+        and after[word] >= _AFTER_ARTICLE * count
+        and before[word] >= _BEFORE_FUNCTION * count
+        and _is_content(word)
+        and not word.endswith("ing")
+        and word not in _PLACES | _AMOUNTS | _ARTICLES
+    }
+
+
+def _ends_a_noun(following: str) -> bool:
+    return following in _FUNCTION or not following.isalpha() or following.endswith("ing")
+
+
+def _cut(words: Sequence[str], nouns: set[str]) -> set[str]:
+    """All phrases of one caption; none ends inside a longer name or holds a mark."""
+    return {
+        " ".join(part)
+        for length in LENGTHS
+        for start in range(len(words) - length + 1)
+        for part in [words[start : start + length]]
+        if part[-1] in nouns
+        and nouns.isdisjoint(words[start + length : start + length + 1])
+        and _is_content(part[0])
+        and all(map(str.isalpha, part))
+        and _PLACES.isdisjoint(part)
+    }
+
+
+def _said(
+    split: Split | FeaturedSplit,
+    captions: Sequence[Sequence[str]],
+    wanted: Sequence[frozenset[str]],
+) -> Bool[np.ndarray, "phrases images"]:
+    """Of which photographs some caption has all the wanted words."""
+    number = {word: place for place, word in enumerate(sorted(set().union(*wanted)))}
+    spoken = [{_stem(word) for word in words} & number.keys() for words in captions]
+    asks = _incidence(wanted, number)
+    whole = asks @ _incidence(spoken, number).T >= asks.sum(1, keepdims=True)
+    phrase, caption = np.nonzero(whole)
+    match = np.zeros((len(wanted), len(split.image_ids)), bool)
+    match[phrase, split.image_of[caption]] = True
+    return match
+
+
+def _incidence(
+    rows: Sequence[Iterable[str]], number: Mapping[str, int]
+) -> Float[np.ndarray, "rows words"]:
+    """1 where the row has the word."""
+    listed = [[number[word] for word in row] for row in rows]
+    owner = np.repeat(np.arange(len(listed)), [len(row) for row in listed])
+    found = np.zeros((len(listed), len(number)), np.float32)
+    found[owner, [place for row in listed for place in row]] = 1
+    return found
+
+
+def _is_content(word: str) -> bool:
+    return word.isalpha() and word not in _FUNCTION
+
+
+def _content(words: Iterable[str]) -> list[str]:
+    return [word for word in words if _is_content(word)]
+
+
+def _stem(word: str) -> str:
+    """Without the s of the plural; "bus", "grass" and "tennis" keep theirs."""
+    plural = word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    return word[:-1] if plural and len(word) > 3 else word
+
+
+def with_article(name: str) -> str:
+    """A name as people say it: "a dog", "an apple", "some broccoli"."""
+    if name in _SOME:
+        return f"some {name}"
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,73 @@
+"""From a recipe to a trained run, in one call."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from avow.assembly.recipe import Recipe
+from avow.training import loop
+from avow.training.setup import enrol, open_data, open_features
+from avow.training.state import check_run, open_run
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """Where a run is, and how far it came."""
+
+    run: Path
+    """Open it with `Model.from_pretrained`."""
+    epochs: int
+    best_epoch: int
+    dev_rsum: float
+    """Of the best epoch, whose weights are kept."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "run": str(self.run)}
+
+
+def train(
+    recipe: str | Path,
+    *,
+    out: str | Path | None = None,
+    features: str | Path | None = None,
+    changes: Sequence[str] = (),
+    loss: str | None = None,
+    resume: bool = False,
+    progress: bool = False,
+    device: str = "",
+) -> TrainedRun:
+    """Train a recipe; the best checkpoint by dev rSum is kept in the run folder.
+
+    recipe: a name that `avow recipes` lists, or a .toml file. out: the run folder; default
+    runs/NAME. features: a folder made by `avow features`. changes: settings such as
+    "train.seed=1". loss: another loss than the recipe's, with its defaults. resume: continue
+    a run that was stopped. device: "cpu", or empty for the best one.
+
+        >>> trained = avow.train("animals.toml", out="runs/again", changes=["train.epochs=1"])
+        >>> trained.epochs
+        1
+        >>> avow.Model.from_pretrained(trained.run).recipe.loss["name"]
+        'tcl'
+    """
+    chosen = Recipe.open(str(recipe), list(changes), loss)
+    run = Path(out) if out else Path("runs") / run_name(str(recipe), loss)
+    first = os.environ.get("RANK", "0") == "0"  # set by torchrun
+    if first:
+        check_run(run, chosen, resume)
+    dataset = open_data(chosen)
+    store = open_features(chosen, dataset, None if features is None else Path(features))
+    model, course = enrol(chosen, dataset, store)
+    if first:
+        open_run(run, chosen, resume)  # after everything that may be refused
+    reached = loop.train(
+        model, course, run, resume=resume, progress=progress, device=device or None
+    )
+    return TrainedRun(run, reached.epoch, reached.best_epoch, reached.best)
+
+
+def run_name(recipe: str, *more: str | None) -> str:
+    """The usual name of a run: that of the recipe, and what differs from it."""
+    parts = [recipe.removesuffix(".toml").replace("/", "-").lstrip(".-"), *more]
+    return "-".join(part for part in parts if part)

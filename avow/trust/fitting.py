@@ -1,0 +1,358 @@
+"""Fit a policy on queries with known answers.
+
+    fit_policy(similarity, matches)   "right": one kind of queries, any model's similarities
+    fit_search_policy(queries)        "relevant": queries of several kinds, for a search
+
+    queries --galleries of many sizes--> hits --halves--> Policy
+
+One half of the queries fits the probabilities; the other half is held out, and every promise
+rests on it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict, Unpack
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from avow.core.background import Background
+from avow.core.errors import BadData
+from avow.trust.conditions import Conditions
+from avow.trust.gallery_sampling import (
+    SIZES,
+    Hits,
+    ScoredQueries,
+    collect_hits,
+    draw_sizes,
+    fit_hits,
+    fit_present,
+    one_of,
+    predict,
+)
+from avow.trust.groups import halves
+from avow.trust.inputs import Scores, background_of, mask_of, views_of
+from avow.trust.policy import (
+    MAX_FALSE_REFUSALS,
+    SHOWN,
+    HeldOut,
+    Policy,
+    kind_of,
+    log_odds,
+    names_with_words,
+    with_words,
+)
+from avow.trust.probability import Probability
+from avow.trust.risk_control import Promise, promise
+from avow.trust.top_k import SHOWN as CANDIDATES
+
+NOTHING_THERE = 0.25
+"""Share of queries with nothing to find that the probability of a hit is fitted for."""
+LEARNT, HELD = 2000, 4000
+"""Queries of each kind that are learnt from, and of all kinds kept to check with."""
+_FAR = 0.001
+
+
+@dataclass(frozen=True)
+class CalibrationQueries:
+    """Queries of one kind over one gallery, with what is known to be relevant.
+
+    Where nothing is relevant to any of them, they teach what to refuse and nothing else.
+    """
+
+    style: str
+    scored: ScoredQueries
+    words: Int[np.ndarray, " queries"]
+    """How many words each query has; 0 for a photograph."""
+
+    def only(self, chosen: Int[np.ndarray, " some"]) -> "CalibrationQueries":
+        """Some of the queries over the same candidates."""
+        return CalibrationQueries(self.style, self.scored.queries(chosen), self.words[chosen])
+
+
+class FitOptions(TypedDict, total=False):
+    """Options of `fit_policy` that are seldom changed."""
+
+    event: str
+    """What a hit is said to be: "right"."""
+    model: str
+    """Fingerprint of the model; a policy refuses to judge another one."""
+    gallery: str
+    """Name of what was searched, for the record."""
+    style: str
+    """Kind of the queries, for the record: "caption"."""
+    tau: float
+    """Temperature of the evidence: 0.05."""
+    max_false_refusals: float
+    """Share of queries with a right answer that may get "nothing found": 0.05."""
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The options with their defaults; a name that is none of them is a TypeError."""
+
+    event: str = "right"
+    model: str = ""
+    gallery: str = ""
+    style: str = "caption"
+    tau: float = 0.05
+    max_false_refusals: float = 0.05
+
+
+def fit_policy(
+    similarity: Scores,
+    matches: Bool[np.ndarray, "queries candidates"] | Int[np.ndarray, " queries"],
+    *,
+    bank: Scores | Background | None = None,
+    risk: float = 0.1,
+    delta: float = 0.1,
+    among: int = 1,
+    sizes: Sequence[int] = SIZES,
+    seed: int = 0,
+    **options: Unpack[FitOptions],
+) -> Policy:
+    """A policy for the similarities of any model, from queries with known matches.
+
+    matches: a mask, or the position of the right candidate of every query. bank: similarities
+    of reference queries (training captions, for example) to the same candidates; it improves
+    the probabilities much. Half of the queries fits the probabilities, the other half the
+    promise that at most `risk` of the answers are wrong, with confidence 1 - `delta`. An
+    answer is wrong if none of its first `among` hits is right. Hits keep the order of their
+    similarity. The other options are in `FitOptions`.
+
+        >>> policy = avow.fit_policy(similarity, matches, risk=0.3, model="mine")
+        >>> judged = policy.judge(similarity[:2], model="mine")
+        >>> set(judged.verdicts) <= {"answer", "check", "nothing found"}
+        True
+    """
+    how = _Fit(**options)
+    event, tau = how.event, how.tau
+    views = views_of(similarity)
+    match = mask_of(matches, views.shape[1:])
+    scored = ScoredQueries(views, match, 0, tau, "exp", background_of(bank, tau))
+    first, second = halves(scored.groups, seed, larger_first=True)
+    learnt = scored.queries(first)
+    fitted = draw_sizes(learnt, sizes, seed=seed)
+    probability = fit_hits(event, fitted)
+    present = fit_present(fitted, draw_sizes(learnt, sizes, seed=seed, keep=1, absent=True))
+    held = collect_hits(scored, second, keep=max(among, SHOWN))
+    stated = predict(probability, held.features, held.gallery)
+    return Policy(
+        _conditions(fitted, how.model, how.gallery, how.style),
+        probability,
+        present,
+        _constant_refusal(present, held, among, how.max_false_refusals),
+        HeldOut(stated, held.right, held.groups),
+        _answers(stated, held.right),
+        *_range(fitted),
+        _promise(stated, held, among, risk, delta, event),
+        among,
+        "similarity",
+        tau,
+    )
+
+
+def _promise(
+    stated: Float[np.ndarray, "queries shown"],
+    held: Hits,
+    among: int,
+    risk: float,
+    delta: float,
+    event: str,
+) -> Promise:
+    wrong = f"none of {among} answers is {event}"
+    return promise(
+        one_of(stated[:, :among]),
+        np.asarray(~held.right[:, :among].any(1)),
+        risk,
+        delta,
+        event=f"the first answer is not {event}" if among == 1 else wrong,
+        groups=held.groups,
+    )
+
+
+def fit_search_policy(
+    askings: Sequence[CalibrationQueries],
+    *,
+    model: str = "",
+    gallery: str = "",
+    style: str = "",
+    sizes: Sequence[int] = SIZES,
+    max_false_refusals: float = MAX_FALSE_REFUSALS,
+    seed: int = 0,
+) -> Policy:
+    """A policy from held-out queries of one or several kinds.
+
+    One half of each kind's queries fits the probabilities; the other half states how far an
+    answer holds, and every promise rests on it. Each kind counts the same however many
+    queries it has.
+    """
+    first, second, empty = [], [], []
+    for number, asking in enumerate(askings):
+        one, other = _halves(asking, seed + number)
+        if asking.scored.match.any():
+            first.append(_see(one, sizes, seed, 2 * number))
+            second.append(_see(other, sizes, seed, 2 * number + 1, keep=CANDIDATES))
+        empty.append(_see(one, sizes, seed, 2 * number, absent=True))
+    if not second:
+        raise BadData("No query has a relevant item. Expected some; give right answers.")
+    fitted, held, nothing = _even(first), _even(second, HELD // len(second)), _even(empty)
+    probability = fit_hits("relevant", Hits.join([fitted, _share(nothing, fitted)]))
+    present = fit_present(fitted, nothing, balanced=True)
+    stated, relevant = _shown(probability, held)
+    right = held.right[:, 0]
+    if not right.any():
+        raise BadData(
+            "No held-out query has a relevant first answer. Expected some; give more queries."
+        )
+    return Policy(
+        _conditions(fitted, model, gallery, style),
+        probability,
+        present,
+        _refuse(present, held.only(np.flatnonzero(right)), max_false_refusals),
+        HeldOut(stated, relevant, held.groups),
+        _answers(stated, relevant),
+        *_range(fitted),
+        tau=askings[0].scored.tau,
+        kind=askings[0].scored.kind,
+    )
+
+
+def _conditions(fitted: Hits, model: str, gallery: str, style: str) -> Conditions:
+    smallest, largest = int(fitted.gallery.min()), int(fitted.gallery.max())
+    return Conditions(model, gallery, style, smallest, largest)
+
+
+def _range(fitted: Hits) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Lowest and highest value of every feature of a first hit, without extremes."""
+    lowest, highest = (np.quantile(fitted.first, q, axis=0) for q in (_FAR, 1 - _FAR))
+    return tuple(lowest.tolist()), tuple(highest.tolist())
+
+
+def _constant_refusal(
+    present: Probability, held: Hits, among: int, share: float
+) -> tuple[float, ...]:
+    """Refusal threshold: the `share` quantile over queries whose answer is right."""
+    right = held.right[:, :among].any(1)
+    there = present(held.first[right], held.gallery[right])
+    lowest = np.quantile(there, [share]) if right.any() else np.zeros(1)
+    return (float(log_odds(lowest)[0]), 0.0, 0.0, 0.0)
+
+
+def _halves(
+    queries: CalibrationQueries, seed: int
+) -> tuple[CalibrationQueries, CalibrationQueries]:
+    """Two random halves; the captions of one picture stay together."""
+    one, other = halves(_together(queries.scored.groups), seed, larger_first=True)
+    return queries.only(one), queries.only(other)
+
+
+def _together(groups: Int[np.ndarray, " queries"]) -> Int[np.ndarray, " queries"]:
+    """Which queries succeed and fail together: the captions of one picture.
+
+    Names and phrases share pictures all over the gallery, which ties everything to
+    everything; each of them is then a question of its own.
+    """
+    largest = np.unique(groups, return_counts=True)[1].max()
+    return np.arange(len(groups)) if largest > max(20, len(groups) / 50) else groups
+
+
+def _shown(
+    probability: Probability, hits: Hits
+) -> tuple[Float[np.ndarray, "queries shown"], Bool[np.ndarray, "queries shown"]]:
+    """The hits that would be shown, most probable first, and which of them are relevant."""
+    stated = predict(probability, hits.features, hits.gallery)
+    order = np.argsort(-stated, axis=1, kind="stable")[:, :SHOWN]
+    right = np.take_along_axis(hits.right, order, axis=1)
+    return np.take_along_axis(stated, order, axis=1), right
+
+
+def _see(
+    asking: CalibrationQueries,
+    sizes: Sequence[int],
+    seed: int,
+    offset: int,
+    absent: bool = False,
+    keep: int = SHOWN,
+) -> Hits:
+    """Hits in galleries of many sizes; `absent`: with everything relevant taken away."""
+    scored = asking.scored
+    if scored.match.any():
+        hits = draw_sizes(scored, sizes, seed=seed, keep=keep, absent=absent)
+    else:
+        hits = _anywhere(scored, sizes, seed)
+    words = asking.words[hits.queries]
+    # groups of different kinds must not be taken for the same
+    groups = _together(scored.groups)[hits.queries].astype(np.int64) + offset * 10_000_000
+    features = with_words(hits.features, words)
+    return Hits(
+        names_with_words(hits.names), features, hits.right, hits.gallery, groups, hits.queries
+    )
+
+
+def _anywhere(scored: ScoredQueries, sizes: Sequence[int], seed: int) -> Hits:
+    """Hits of queries that nothing is relevant to, each in one gallery of every size."""
+    queries, candidates = scored.match.shape
+    rng = np.random.default_rng(seed)
+    parts = []
+    for size in [*(size for size in sizes if size < 0.8 * candidates), candidates]:
+        galleries = np.array_split(rng.permutation(candidates), max(1, candidates // size))
+        where = rng.integers(len(galleries), size=queries)
+        parts += [
+            collect_hits(scored, np.flatnonzero(where == number), np.sort(gallery), keep=SHOWN)
+            for number, gallery in enumerate(galleries)
+            if (where == number).any()
+        ]
+    return Hits.join(parts)
+
+
+def _share(nothing: Hits, fitted: Hits) -> Hits:
+    """As many queries without a match as make up their share of all."""
+    wanted = round(len(fitted.gallery) * NOTHING_THERE / (1 - NOTHING_THERE))
+    kept = np.random.default_rng(0).permutation(len(nothing.gallery))[:wanted]
+    return nothing.only(np.sort(kept))
+
+
+def _even(parts: Sequence[Hits], most: int = LEARNT) -> Hits:
+    """The same number of queries of every kind, as far as there are so many."""
+    rng = np.random.default_rng(0)
+    chosen = []
+    for part in parts:
+        kept = rng.permutation(len(part.gallery))[:most]
+        chosen.append(part.only(np.sort(kept)))
+    return Hits.join(chosen)
+
+
+def _refuse(present: Probability, right: Hits, share: float) -> tuple[float, ...]:
+    """Refusal threshold: the `share` quantile of the log-odds, linear in log gallery size and
+    query length.
+
+    A name and a caption, or twenty pictures and ten thousand, have different log-odds: one
+    number for all would refuse most queries of one kind and none of another.
+    """
+    from sklearn.linear_model import QuantileRegressor  # slow to import; a search needs none
+
+    there = log_odds(present(right.first, right.gallery))
+    words = np.expm1(right.first[:, right.names.index("log words")]).round()
+    # a small penalty: where all queries are alike, nothing is read into their kind
+    line = QuantileRegressor(quantile=share, alpha=0.002)
+    line.fit(kind_of(right.gallery, words)[:, 1:], there)
+    return (float(line.intercept_), *line.coef_.tolist())
+
+
+def _answers(
+    stated: Float[np.ndarray, "queries shown"], relevant: Bool[np.ndarray, "queries shown"]
+) -> tuple[tuple[float, float], ...]:
+    """From the score of "one of those shown" to its probability, for 1, 2, … shown."""
+    from sklearn.linear_model import LogisticRegression
+
+    found = []
+    for shown in range(1, stated.shape[1] + 1):
+        score = log_odds(one_of(stated[:, :shown]))[:, None]
+        happened = relevant[:, :shown].any(1)
+        if happened.all() or not happened.any():
+            found.append((1.0, 0.0))
+            continue
+        model = LogisticRegression(C=100.0).fit(score, happened)
+        found.append((float(model.coef_[0, 0]), float(model.intercept_[0])))
+    return tuple(found)

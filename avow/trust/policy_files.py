@@ -1,0 +1,137 @@
+"""Files of policies: one format to write, and those of earlier versions to read.
+
+    format 2    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 1    with "held": a policy of `avow calibrate` or of the shipped model
+                with "refuse_below": a trust file of `avow trust` or `avow.trust.fit`
+
+All of them are JSON documents of plain numbers.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from avow.core.errors import WrongTrust
+from avow.core.seals import read_document, write_document
+from avow.trust.conditions import Conditions
+from avow.trust.policy import SHOWN, HeldOut, Policy, log_odds
+from avow.trust.probability import Probability
+from avow.trust.risk_control import Promise
+
+FORMAT = 2
+
+
+def write(policy: Policy, path: Path) -> None:
+    """Held-out probabilities are rounded to four decimals."""
+    held, made = policy.held, policy.promise
+    content = {
+        "format": FORMAT,
+        "conditions": asdict(policy.conditions),
+        "probability": policy.probability.to_dict(),
+        "present": policy.present.to_dict(),
+        "refuse": policy.refuse,
+        "answer": policy.answer,
+        "lowest": policy.lowest,
+        "highest": policy.highest,
+        "promise": None if made is None else asdict(made),
+        "among": policy.among,
+        "ranking": policy.ranking,
+        "tau": policy.tau,
+        "kind": policy.kind,
+        "held": None
+        if held is None
+        else {
+            "probability": np.round(held.probability, 4).tolist(),
+            "correct": held.correct.astype(int).tolist(),
+            "groups": held.groups.tolist(),
+        },
+    }
+    write_document(path, content)
+
+
+def read(path: Path) -> Policy:
+    """The policy in a file; WrongTrust if there is none that can be read."""
+    try:
+        content = read_document(path)
+        if content["format"] == FORMAT:
+            return _read_2(content)
+        if content["format"] != 1:
+            raise ValueError(f"format {content['format']!r}; this version reads 1 and 2")
+        return _read_trust_1(content) if "refuse_below" in content else _read_policy_1(content)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise WrongTrust(
+            f"The policy {str(path)!r} cannot be read ({error}). Expected a file written by "
+            "`Policy.save`; calibrate again with `avow calibrate`."
+        ) from error
+
+
+def _read_2(content: dict[str, Any]) -> Policy:
+    made, held = content["promise"], content["held"]
+    return Policy(
+        *_fitted(content),
+        _numbers(content["refuse"]),
+        None if held is None else _held(held["probability"], held["correct"], held["groups"]),
+        _lines(content["answer"]),
+        _numbers(content["lowest"]),
+        _numbers(content["highest"]),
+        None if made is None else Promise(**made),
+        content["among"],
+        content["ranking"],
+        content["tau"],
+        content["kind"],
+    )
+
+
+def _read_policy_1(content: dict[str, Any]) -> Policy:
+    """A policy without tau: the default of all models of that version."""
+    held = content["held"]
+    return Policy(
+        *_fitted(content),
+        _numbers(content["refuse"]),
+        _held(held["stated"], held["relevant"], held["groups"]),
+        _lines(content["answer"]),
+        _numbers(content["lowest"]),
+        _numbers(content["highest"]),
+    )
+
+
+def _read_trust_1(content: dict[str, Any]) -> Policy:
+    """A trust without held-out answers: one promise, and one refusal threshold for all."""
+    threshold = float(log_odds(np.array([content["refuse_below"]], float))[0])
+    return Policy(
+        *_fitted(content),
+        (threshold, 0.0, 0.0, 0.0),
+        None,
+        ((1.0, 0.0),) * max(SHOWN, content["among"]),
+        (),
+        (),
+        Promise(**content["promise"]),
+        content["among"],
+        "similarity",
+        content["tau"],
+        content["kind"],
+    )
+
+
+def _fitted(content: dict[str, Any]) -> tuple[Conditions, Probability, Probability]:
+    return (
+        Conditions(**content["conditions"]),
+        Probability.from_dict(content["probability"]),
+        Probability.from_dict(content["present"]),
+    )
+
+
+def _held(stated: Any, correct: Any, groups: Any) -> HeldOut:
+    held = HeldOut(np.array(stated, float), np.array(correct, bool), np.array(groups, int))
+    held.check()
+    return held
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    return tuple(map(float, values))
+
+
+def _lines(values: Any) -> tuple[tuple[float, float], ...]:
+    return tuple((float(slope), float(offset)) for slope, offset in values)

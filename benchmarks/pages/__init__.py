@@ -1,0 +1,19 @@
+"""Pages of results: every figure in them is read from `benchmarks/results/*.json`.
+
+One module is one page under docs/results, and its `render` returns the Markdown.
+`scripts/docs` writes the pages and compares them in continuous integration.
+"""
+
+from collections.abc import Callable
+
+from benchmarks.pages import audit, consistency, noise, recall, refusal, speed, trust
+
+RESULTS: dict[str, Callable[[], str]] = {
+    "recall": recall.render,
+    "noise": noise.render,
+    "trust": trust.render,
+    "refusal": refusal.render,
+    "audit": audit.render,
+    "consistency": consistency.render,
+    "speed": speed.render,
+}

@@ -1,0 +1,116 @@
+"""Read the files of results, and write their figures the same way on every page."""
+
+import json
+import statistics
+import tomllib
+from collections.abc import Iterable, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+RECIPES = ROOT / "avow" / "recipes"
+WRITTEN = "<!-- Written by scripts/docs from benchmarks/results. Do not edit. -->"
+
+Document = dict[str, Any]
+
+
+@cache
+def load(name: str) -> Document:
+    """The file of results called `name`, without its ending."""
+    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+
+
+@cache
+def recipe(name: str) -> Document:
+    return tomllib.loads((RECIPES / f"{name}.toml").read_text("utf-8"))
+
+
+def epochs(name: str) -> int:
+    return recipe(name)["train"]["epochs"]
+
+
+def hardware(machine: Document) -> str:
+    if machine["gpu"] == "none":
+        return f"{machine['cores']} processor cores"
+    return f"one {machine['gpu']} and {machine['cores']} processor cores"
+
+
+def source(*names: str) -> str:
+    """Where the figures above come from: file, hardware, versions and date."""
+    lines = []
+    for name in names:
+        machine = load(name)["machine"]
+        lines.append(
+            f"- `benchmarks/results/{name}.json`: {hardware(machine)} "
+            f"({machine['architecture']}), Python {machine['python']}, "
+            f"torch {machine['torch']}, Avow {machine['avow']}, {machine['date']}."
+        )
+        if note := load(name).get("note"):
+            lines.append(f"  Recorded with it: {note}")
+    return "\n".join(["Sources:", "", *lines])
+
+
+def command(*lines: str) -> str:
+    return "\n".join(["```sh", *lines, "```"])
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [list(head), ["---"] * len(head), *map(list, rows)]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines
+    )
+
+
+def page(title: str, *parts: str) -> str:
+    return "\n\n".join([WRITTEN, f"# {title}", *parts]) + "\n"
+
+
+def number(value: float, digits: int = 0) -> str:
+    """Round half up, so that 34.5 becomes 35 and not 34."""
+    step = Decimal(1).scaleb(-digits)
+    return f"{Decimal(value).quantize(step, ROUND_HALF_UP):,}"
+
+
+def several(values: Sequence[float], digits: int = 1) -> str:
+    """The mean of one value per seed, with the standard deviation where there are several."""
+    mean = number(statistics.fmean(values), digits)
+    if len(values) < 2:
+        return mean
+    return f"{mean} ± {number(statistics.stdev(values), digits)}"
+
+
+def fraction(value: float, digits: int = 3) -> str:
+    """A number between zero and one without its leading zero."""
+    text = number(value, digits)
+    return text.removeprefix("0") if text.startswith("0.") else text
+
+
+def mean_fraction(figure: Document, digits: int = 3) -> str:
+    """A recorded `mean` and `spread`, where the spread may be missing."""
+    mean = fraction(figure["mean"], digits)
+    spread = figure.get("spread")
+    return mean if spread is None else f"{mean} ± {fraction(spread, digits)}"
+
+
+def percent(value: float, digits: int = 0) -> str:
+    return f"{number(100 * value, digits)} %"
+
+
+def seeds(values: Iterable[int]) -> str:
+    listed = [str(value) for value in values]
+    return f"seed {listed[0]}" if len(listed) == 1 else f"seeds {', '.join(listed)}"
+
+
+def bold_largest(rows: list[list[str]], values: list[list[float | None]]) -> None:
+    """Set the largest of every column in bold; `values` has no entry for the first cells."""
+    for column in range(len(values[0])):
+        present = [row[column] for row in values if row[column] is not None]
+        if not present:
+            continue
+        largest = max(value for value in present if value is not None)
+        for cells, numbers in zip(rows, values, strict=True):
+            if numbers[column] == largest:
+                cells[column + 1] = f"**{cells[column + 1]}**"

@@ -1,0 +1,1 @@
+"""Pages that scripts/docs writes from the code: one module, one page of docs/reference."""

@@ -1,0 +1,70 @@
+"""The page of environment variables: every AVOW_* name that the code reads, and no other."""
+
+import re
+from pathlib import Path
+
+NAME = re.compile(r"\bAVOW_[A-Z]+(?:_[A-Z]+)*\b")
+PLACES = ("avow", "scripts", "tests", "Makefile")
+HEAD = ["variable", "read by", "what it does", "when it is not set"]
+
+USERS = {
+    "AVOW_HOME": (
+        "Folder for what Avow keeps: the default index, stored features, runs by name and "
+        "converted networks.",
+        "the user's folder for program data, such as `~/.local/share/avow`",
+    ),
+    "AVOW_DATA": (
+        "Folder of datasets that are opened by name: `AVOW_DATA/flickr8k` is `flickr8k`.",
+        "`shared/data` beside the checkout",
+    ),
+    "AVOW_TOKEN": (
+        "Token that `avow serve` expects from clients; the same as `--token`.",
+        "no token on loopback; a new one for any other address",
+    ),
+    "AVOW_PG_DSN": (
+        "PostgreSQL server of the `pgvector` engine, such as `postgresql://user@host/database`.",
+        "the engine cannot be used",
+    ),
+    "AVOW_DEBUG": (
+        "Any value: show the traceback of an error that is otherwise one sentence.",
+        "one sentence and an exit code",
+    ),
+}
+DEVELOPERS = {
+    "AVOW_CHROMIUM": (
+        "Chromium that the browser tests start; `make test` sets it.",
+        "a Chromium on the PATH; without one, the browser tests are skipped",
+    ),
+    "AVOW_LONG_TESTS": (
+        "Any value: the long form of the tests; `make test-long` sets it.",
+        "fewer examples of every property",
+    ),
+}
+
+
+def named(root: Path) -> dict[str, set[str]]:
+    """Every variable in the code, with the places (of `PLACES`) that name it."""
+    names: dict[str, set[str]] = {}
+    for place in PLACES:
+        start = root / place
+        for path in [start] if start.is_file() else start.rglob("*"):
+            if path.is_file() and path.suffix in ("", ".py", ".html", ".js"):
+                if path.resolve() == Path(__file__).resolve():
+                    continue
+                for name in NAME.findall(path.read_text("utf-8", "replace")):
+                    names.setdefault(name, set()).add(place)
+    return names
+
+
+def undocumented(root: Path) -> set[str]:
+    """Names that only the code has, or only this page."""
+    return set(named(root)) ^ (set(USERS) | set(DEVELOPERS))
+
+
+def rows() -> list[list[str]]:
+    groups = (("the package", USERS), ("the tests", DEVELOPERS))
+    return [
+        [f"`{name}`", reader, meaning, unset]
+        for reader, group in groups
+        for name, (meaning, unset) in group.items()
+    ]

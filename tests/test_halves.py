@@ -1,0 +1,186 @@
+"""The search half runs without torch: every command of it, where importing torch fails.
+
+Each command runs in a process of its own whose first import hook refuses torch, transformers
+and accelerate, as in an environment with base dependencies only.
+"""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageDraw
+
+from avow.core.errors import TRAIN_PACKAGES
+
+ROOT = Path(__file__).parent.parent
+REFUSED = sorted({*TRAIN_PACKAGES, "torchvision"})
+WITHOUT_TORCH = f"""
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {REFUSED!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+"""
+CALL = "from avow.cli import main; main()"
+THINGS = ("circle", "square", "cross", "stripes", "triangle", "ring")
+COLOURS = ("red", "green", "blue", "yellow", "black", "white", "purple", "orange", "pink")
+
+
+def picture(thing: str, colour: str) -> Image.Image:
+    image = Image.new("RGB", (96, 72), "grey")
+    draw = ImageDraw.Draw(image)
+    if thing == "circle":
+        draw.ellipse((20, 10, 70, 60), fill=colour)
+    elif thing == "square":
+        draw.rectangle((20, 10, 70, 60), fill=colour)
+    elif thing == "cross":
+        draw.line((10, 10, 80, 60), fill=colour, width=9)
+        draw.line((80, 10, 10, 60), fill=colour, width=9)
+    elif thing == "stripes":
+        for x in range(0, 96, 16):
+            draw.rectangle((x, 0, x + 7, 72), fill=colour)
+    elif thing == "triangle":
+        draw.polygon([(48, 8), (12, 64), (84, 64)], fill=colour)
+    else:
+        draw.ellipse((20, 10, 70, 60), outline=colour, width=8)
+    return image
+
+
+def run(code: str, *words: str, home: Path, check: bool = True) -> subprocess.CompletedProcess:
+    """Python without torch."""
+    environment = {**os.environ, "AVOW_HOME": str(home / "home"), "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH + code, *words],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=home,
+        timeout=300,
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """54 pictures, their captions, and an index that was made without torch."""
+    home = tmp_path_factory.mktemp("halves")
+    (home / "pictures").mkdir()
+    lines, queries = [], []
+    for thing in THINGS:
+        for colour in COLOURS:
+            name = f"{colour}-{thing}.png"
+            picture(thing, colour).save(home / "pictures" / name)
+            caption = f"a {colour} {thing} on a grey background"
+            lines.append({"image": f"pictures/{name}", "caption": caption, "split": "train"})
+            for words in (f"{colour} {thing}", f"a {thing} that is {colour}"):
+                queries.append({"query": words, "file": str(home / "pictures" / name)})
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    (home / "mine.jsonl").write_text(text)
+    with (home / "queries.csv").open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, ["query", "file"])
+        writer.writeheader()
+        writer.writerows(queries)
+    done = run(CALL, "index", "pictures", "--index", "index", "--json", home=home)
+    assert json.loads(done.stdout)["new"] == len(lines)
+    return home
+
+
+def test_search_by_words_and_by_a_picture(home):
+    found = run(
+        CALL, "search", "a red circle", "--index", "index", "--json", home=home, check=False
+    )
+    assert found.returncode in (0, 3), found.stderr
+    assert json.loads(found.stdout)["uncertainty"]["K"] == 54
+    shown = run(
+        *(CALL, "search", "--image", "pictures/red-cross.png", "--index", "index"),
+        home=home,
+        check=False,
+    )
+    assert shown.returncode in (0, 3) and "54 items searched" in shown.stdout, shown.stderr
+
+
+def test_half_precision_rows(home):
+    (home / "few").mkdir()
+    for thing in THINGS[:3]:
+        picture(thing, "red").save(home / "few" / f"{thing}.png")
+    run(CALL, "index", "few", "--index", "small", "--half", home=home)
+    found = run(CALL, "search", "a ring", "--index", "small", "--json", home=home, check=False)
+    assert found.returncode in (0, 3), found.stderr
+
+
+def test_explain_check_and_version(home):
+    told = run(CALL, "explain", "a ring", "pictures/red-ring.png", "--json", home=home)
+    assert len(json.loads(told.stdout)["words"]) == 2
+    assert "is intact" in run(CALL, "check", "index", home=home).stdout
+    assert run(CALL, "--version", home=home).stdout.startswith("avow ")
+
+
+def test_calibrate(home):
+    shutil.copytree(home / "index", home / "own")
+    done = run(CALL, "calibrate", "queries.csv", "--index", "own", "--json", home=home)
+    assert json.loads(done.stdout)["queries"] == 108
+    done = run(CALL, "calibrate", "--show", "--index", "own", "--json", home=home)
+    assert json.loads(done.stdout)["calibrated"] == "index"
+
+
+def test_audit_by_the_shipped_model(home):
+    done = run(CALL, "audit", "mine.jsonl", "--run", "default", "--json", home=home)
+    about = json.loads(done.stdout.splitlines()[-1])
+    assert about["pairs"] == 54 and about["judged_by"].endswith("comes with Avow")
+    kept = home / "audits" / "mine-train"
+    assert "is intact" in run(CALL, "check", str(kept), home=home).stdout
+
+
+SERVE = """
+import importlib, threading, urllib.request
+serve = importlib.import_module("avow.cli.serve")  # the module; the command has its name
+from avow.api import create_app
+from avow.api.connections import server_of
+
+listening = serve.listen("127.0.0.1", 0)
+app = create_app(serve._open("index", None), token=None, hosts=["127.0.0.1"])
+server = server_of(app)
+threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
+address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+answer = urllib.request.urlopen(address + "/api/search?text=a+red+ring", timeout=60)
+print(answer.read().decode())
+server.should_exit = True
+"""
+
+
+def test_serve(home):
+    told = run(SERVE, home=home)
+    assert json.loads(told.stdout.splitlines()[0])["uncertainty"]["K"] == 54
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "flickr8k/vse_infty_tcl"],
+        ["methods"],
+        ["index", "pictures", "--model", "clip"],
+    ],
+)
+def test_a_command_that_needs_torch_names_the_line_that_installs_it(home, words):
+    done = run(CALL, *words, home=home, check=False)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "pip install 'avow[train]'" in done.stderr
+
+
+def test_so_does_the_python_interface(home):
+    code = (
+        "import avow\ntry:\n    avow.Model\n"
+        "except avow.AvowError as error:\n    print(type(error).__name__, error)"
+    )
+    told = run(code, home=home).stdout
+    assert told.startswith("MissingExtra") and "pip install 'avow[train]'" in told

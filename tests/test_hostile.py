@@ -1,0 +1,211 @@
+"""Models and indexes with hostile content: no event, no traceback, no memory to speak of."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from search_samples import save_toy
+from torch import nn
+
+from avow.assembly.model import Model
+from avow.core import checksums
+from avow.core.bounded import Bounded, TooLarge
+from avow.core.documents import DEEPEST, parse_object, read_object
+from avow.core.errors import AvowError, WrongCheckpoint
+from avow.indexes.faiss import Faiss
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def hostile() -> Iterator[object]:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import hostile
+
+        yield hostile
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+
+
+@pytest.mark.filterwarnings("ignore")  # a damaged picture or a torn file may warn as it likes
+def test_what_a_stranger_changed_does_nothing(hostile, tmp_path):
+    """`benchmarks/hostile.py` opens two thousand."""
+    figures = hostile.attack(tmp_path, count=50, seed=1)
+    assert sum(figures["opened"].values()) == 50
+    assert figures["events"] == [] and figures["tracebacks"] == []
+
+
+def test_the_watch_sees_what_it_is_there_for(hostile, tmp_path):
+    """A watch that never reports would pass every test."""
+    import importlib
+    import socket
+    import subprocess
+
+    for name in ("avowtest_evil", "avowtest_worse"):
+        (tmp_path / f"{name}.py").write_text("x = 1\n")
+    watch = hostile.WATCH
+    watch.roots, watch.home = frozenset(sys.modules), str(tmp_path / "home")
+    watch.hostile = str(tmp_path)
+    sys.path.insert(0, str(tmp_path))
+    try:
+        with watch.watching():
+            importlib.import_module("avowtest_evil")  # runs code without an "import"
+            __import__("avowtest_worse")
+            (tmp_path / "written").write_text("x")
+            subprocess.run(["true"], check=True)
+            with socket.socket() as end, pytest.raises(OSError):
+                end.connect(("127.0.0.1", 1))
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("avowtest_evil", None)
+        sys.modules.pop("avowtest_worse", None)
+    kinds = {event.partition(":")[0] for event in watch.events}
+    watch.events.clear()
+    assert {"import", "exec", "open", "subprocess.Popen", "socket.connect"} <= kinds
+
+
+# --- sizes ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory) -> Path:
+    return save_toy(tmp_path_factory.mktemp("toy") / "model")
+
+
+@pytest.fixture
+def place(toy, tmp_path) -> Path:
+    return Path(shutil.copytree(toy, tmp_path / "model"))
+
+
+def write(place: Path, file: str, **changes: object) -> None:
+    content = json.loads((place / file).read_text())
+    for name, value in changes.items():
+        inside = content
+        *parents, last = name.split("__")
+        for key in parents:
+            inside = inside[key]
+        inside[last] = value
+    (place / file).write_text(json.dumps(content))
+    (place / "checksums.json").unlink(missing_ok=True)  # as whoever changes a file can
+
+
+@pytest.mark.parametrize("key", ["dim", "word_dim"])
+@pytest.mark.parametrize("value", [10**7, 10**5, 2**40, 10**30, -1])
+def test_sizes_that_the_weights_do_not_fill_are_refused(place, key, value, monkeypatch):
+    """Before anything is allocated: nothing larger than a few megabytes is asked for."""
+    write(place, "avow.json", **{f"recipe__method__{key}": value})
+    asked: list[int] = []
+    real = torch.empty
+
+    def empty(*shape, **more):
+        made = real(*shape, **more)
+        asked.append(made.numel())
+        return made
+
+    monkeypatch.setattr(torch, "empty", empty)
+    with pytest.raises(WrongCheckpoint, match="Expected"):
+        Model.from_pretrained(place)
+    assert max(asked, default=0) < 2**24
+
+
+def test_a_network_may_have_what_its_weights_have():
+    with Bounded(8 * 4 + 4):
+        nn.Linear(8, 4)
+    for numbers in (8 * 4 + 3, 0):
+        with pytest.raises(TooLarge), Bounded(numbers):
+            nn.Linear(8, 4)
+    with pytest.raises(TooLarge), Bounded(1000):
+        nn.Sequential(*(nn.Linear(4, 4) for _ in range(10**9)))
+    for call in (
+        lambda: torch.zeros(10**6, 10**6),
+        lambda: torch.ones((10**6, 10**6)),
+        lambda: torch.randn(size=(10**6, 10**6)),
+        lambda: torch.full((10**6, 10**6), 7),
+        lambda: torch.arange(10**12),
+        lambda: torch.linspace(0, 1, 10**12),
+        lambda: torch.eye(10**6),
+        lambda: torch.randint(0, 9, (10**6, 10**6)),
+    ):
+        with pytest.raises(TooLarge), Bounded(10**6):
+            call()
+
+
+BROKEN = [
+    ("avow.json", {"recipe": 7}),
+    ("avow.json", {"recipe_name": None}),
+    ("avow.json", {"visual": []}),
+    ("avow.json", {"visual": {}}),
+    ("avow.json", {"history": "x"}),
+    ("avow.json", {"history": {"learnt": 3}}),
+    ("avow.json", {"visual__dim": 10**400}),
+    ("avow.json", {"recipe__method__dim": float("nan")}),
+    ("avow.json", {"recipe__features__grid": 0}),
+    ("avow.json", {"recipe__features__size": 10**9}),
+    ("avow.json", {"recipe__train__lr": 10**400}),
+    ("avow.json", {"recipe__loss__name": ["tcl"]}),
+    ("weights.json", {"files": 1}),
+    ("weights.json", {"tensors": {"0.x": []}}),
+    ("weights.json", {"tensors": {"0.x": [7]}}),
+    ("weights.json", {"tensors": {"0.x": ["absent#0"]}}),
+    ("vocabulary.json", {"word2idx": 5}),
+]
+
+
+@pytest.mark.parametrize(("file", "changes"), BROKEN)
+def test_what_cannot_be_a_model_is_a_sentence(place, file, changes):
+    write(place, file, **changes)
+    with pytest.raises(AvowError, match="Expected"):
+        Model.from_pretrained(place)
+
+
+def test_a_piece_of_a_tensor_counts_once(place):
+    """A megabyte named ten thousand times would be ten gigabytes."""
+    index = json.loads((place / "weights.json").read_text())
+    name, (label,) = next(iter(index["tensors"].items()))
+    write(place, "weights.json", tensors={**index["tensors"], name: [label] * 10_000})
+    with pytest.raises(WrongCheckpoint, match="one twice"):
+        Model.from_pretrained(place)
+
+
+DEEP = '{"a":' * 40 + "1" + "}" * 40
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, DEEP, "7", "", "{", "[]"])
+def test_json_of_a_stranger_is_an_object_of_few_levels(text, place):
+    with pytest.raises(ValueError):
+        parse_object(text)
+    (place / "checksums.json").unlink()
+    for file in ("avow.json", "weights.json", "vocabulary.json"):
+        before = (place / file).read_text()
+        (place / file).write_text(text)
+        with pytest.raises(WrongCheckpoint):
+            Model.from_pretrained(place)
+        (place / file).write_text(before)
+
+
+def test_json_may_have_levels(tmp_path):
+    deep = DEEPEST - 1
+    (tmp_path / "a.json").write_text('{"a":' * deep + "{}" + "}" * deep)
+    assert read_object(tmp_path / "a.json")
+    with pytest.raises(ValueError, match="deeply"):
+        parse_object('{"a":' * (deep + 1) + "{}" + "}" * (deep + 1))
+
+
+def test_faiss_reads_only_what_is_written_here(tmp_path):
+    """Some kinds of Faiss's files name other files, which would be opened and written to."""
+    faiss = pytest.importorskip("faiss")
+    index = Faiss(4)
+    index.save(tmp_path / "own")
+    assert len(Faiss.open(tmp_path / "own", 4).ids()) == 0
+    other = faiss.index_factory(4, "IVF1,Flat", faiss.METRIC_INNER_PRODUCT)
+    faiss.write_index(faiss.IndexIDMap2(other), str(tmp_path / "own" / "vectors.faiss"))
+    about = json.loads((tmp_path / "own" / "faiss.json").read_text())
+    about["vectors"] = checksums.of_file(tmp_path / "own" / "vectors.faiss")
+    (tmp_path / "own" / "faiss.json").write_text(json.dumps(checksums.sealed(about)))
+    with pytest.raises(AvowError, match="another kind of index"):
+        Faiss.open(tmp_path / "own", 4)
