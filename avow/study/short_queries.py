@@ -143,6 +143,33 @@ def object_names(
     )
 
 
+def noun_names(
+    split: Split | FeaturedSplit,
+    *,
+    at_least: int = 5,
+    agreed: float = 1.5,
+    most: int | None = None,
+) -> QuerySet:
+    """The nouns of the captions as queries: "a dog"; true of photographs whose captions say it.
+
+    at_least: photographs that it is true of. agreed: how many captions of such a photograph
+    say it on average; what only one of five mentions ("air", "hand") is in many photographs
+    whose captions do not say so. most: the most frequent are kept.
+    """
+    captions = [word_tokenize(caption.lower()) for caption in split.captions]
+    nouns = sorted(noun for noun in noun_like(captions) if noun == _stem(noun))
+    number = {noun: place for place, noun in enumerate(nouns)}
+    spoken = [{_stem(word) for word in words} & number.keys() for words in captions]
+    said = _incidence(spoken, number)
+    times = np.zeros((len(split.image_ids), len(nouns)), np.float32)
+    np.add.at(times, split.image_of, said)
+    match = times.T > 0
+    count = match.sum(1)
+    common = (count >= at_least) & (times.sum(0) >= agreed * np.maximum(count, 1))
+    kept = np.flatnonzero(common)[np.argsort(-count[common], kind="stable")][:most]
+    return QuerySet.of("name", [with_article(nouns[place]) for place in kept], match[kept])
+
+
 def phrases(
     split: Split | FeaturedSplit,
     names: Iterable[str] = (),
@@ -261,6 +288,11 @@ def _is_content(word: str) -> bool:
 
 def _content(words: Iterable[str]) -> list[str]:
     return [word for word in words if _is_content(word)]
+
+
+def content_stems(words: Iterable[str]) -> set[str]:
+    """The content words of a text, singular and plural as one."""
+    return {_stem(word) for word in words if _is_content(word)}
 
 
 def _stem(word: str) -> str:

@@ -10,7 +10,7 @@ rests on it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -18,7 +18,10 @@ from jaxtyping import Bool, Float, Int
 
 from avow.core.background import Background
 from avow.core.errors import BadData
+from avow.trust.coherence import TEN, log_odds, query_features, query_names
 from avow.trust.conditions import Conditions
+from avow.trust.expected_number import Behind, fit_tail, measured_spread
+from avow.trust.expected_number import features as number_features
 from avow.trust.gallery_sampling import (
     SIZES,
     Hits,
@@ -38,19 +41,20 @@ from avow.trust.policy import (
     HeldOut,
     Policy,
     kind_of,
-    log_odds,
     names_with_words,
     with_words,
 )
-from avow.trust.probability import Probability
+from avow.trust.probability import Probability, fit_probability
 from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import SHOWN as CANDIDATES
+from avow.trust.top_k import relative_evidence, summarise
 
-NOTHING_THERE = 0.25
-"""Share of queries with nothing to find that the probability of a hit is fitted for."""
-LEARNT, HELD = 2000, 4000
+NOTHING_THERE = 0.15
+"""Share of queries with nothing to find that the probabilities are fitted for."""
+LEARNT, HELD = 1500, 4000
 """Queries of each kind that are learnt from, and of all kinds kept to check with."""
 _FAR = 0.001
+_TAIL = 64  # candidates behind the hits that each query teaches with, on average
 
 
 @dataclass(frozen=True)
@@ -187,34 +191,133 @@ def fit_search_policy(
     answer holds, and every promise rests on it. Each kind counts the same however many
     queries it has.
     """
-    first, second, empty = [], [], []
+    first, second, nothing = [], [], []
     for number, asking in enumerate(askings):
         one, other = _halves(asking, seed + number)
         if asking.scored.match.any():
-            first.append(_see(one, sizes, seed, 2 * number))
+            first.append(_see(one, sizes, seed, 2 * number, keep=CANDIDATES))
             second.append(_see(other, sizes, seed, 2 * number + 1, keep=CANDIDATES))
-        empty.append(_see(one, sizes, seed, 2 * number, absent=True))
+        else:
+            nothing.append((one, other, 2 * number))
     if not second:
         raise BadData("No query has a relevant item. Expected some; give right answers.")
-    fitted, held, nothing = _even(first), _even(second, HELD // len(second)), _even(empty)
-    probability = fit_hits("relevant", Hits.join([fitted, _share(nothing, fitted)]))
-    present = fit_present(fitted, nothing, balanced=True)
-    stated, relevant = _shown(probability, held)
-    right = held.right[:, 0]
-    if not right.any():
-        raise BadData(
-            "No held-out query has a relevant first answer. Expected some; give more queries."
-        )
-    return Policy(
+    if not nothing:  # what is relevant is taken away, and only near misses are left
+        nothing = [(*_halves(one, seed + n), 2 * n) for n, one in enumerate(askings)]
+    fitted, held = _even(first), _even(second, HELD // len(second))
+    without, unseen = (
+        [_see(one[side], sizes, seed, one[2] + side, True, CANDIDATES) for one in nothing]
+        for side in (0, 1)
+    )
+    learnt = Hits.join([fitted, _share(_even(without), fitted)])
+    probability = fit_hits("relevant", _thinned(learnt))
+    anything = _fit_anything(probability, learnt)
+    present = fit_present(fitted, _even(without), balanced=True)
+    made = Policy(
         _conditions(fitted, model, gallery, style),
         probability,
         present,
-        _refuse(present, held.only(np.flatnonzero(right)), max_false_refusals),
-        HeldOut(stated, relevant, held.groups),
-        _answers(stated, relevant),
+        (0.0,) * 4,
+        None,
+        ((1.0, 0.0),) * SHOWN,
         *_range(fitted),
         tau=askings[0].scored.tau,
         kind=askings[0].scored.kind,
+        anything=anything,
+    )
+    made = _with_number(made, askings, seed)
+    return _checked(made, held, _share(_even(unseen), held), max_false_refusals)
+
+
+def _fit_anything(probability: Probability, hits: Hits) -> Probability:
+    """That one of the ten most probable hits is relevant."""
+    stated, relevant = _shown(probability, hits)
+    return fit_probability(
+        f"one of {TEN} is {probability.event}",
+        query_names(hits.names),
+        query_features(hits.features, stated, hits.names),
+        relevant.any(1),
+        hits.gallery,
+        hits.groups,
+    )
+
+
+def _with_number(policy: Policy, askings: Sequence[CalibrationQueries], seed: int) -> Policy:
+    """The policy with what tells how many items fit, where there is anything behind hits."""
+    halved = [_halves(one, seed + number) for number, one in enumerate(askings)]
+    parts = [_behind(policy, one, seed) for one, _ in halved]
+    rows, fits, gallery, groups = (
+        np.concatenate([part[place] for part in parts]) for place in range(4)
+    )
+    if not fits.any() or fits.all():
+        return policy
+    known = replace(policy, tail=fit_tail(policy.event, rows, fits, gallery, groups))
+    expected, true = [], []
+    for _, other in halved:
+        some = other.only(_some(len(other.words), seed))
+        summary, order = summarise(some.scored.asked())
+        found = known.number(summary, some.words, behind(some.scored, order))
+        assert found is not None
+        expected.append(found.expected)
+        true.append(some.scored.match.sum(1))
+    return replace(
+        known, spread=measured_spread(np.concatenate(expected), np.concatenate(true))
+    )
+
+
+def behind(scored: ScoredQueries, order: Int[np.ndarray, "queries hits"]) -> Behind:
+    """All candidates behind the hits of queries with whole rows of similarities."""
+    evidence = scored.averaged / scored.tau
+    if scored.background is not None:
+        evidence = relative_evidence(scored.similarity, scored.background, scored.tau)
+    seen = np.ones(evidence.shape, bool)
+    np.put_along_axis(seen, order, False, axis=1)
+    last = np.take_along_axis(evidence, order[:, -1:], axis=1)
+    return Behind(last - evidence, seen, seen.sum(1))
+
+
+def _behind(
+    policy: Policy, asking: CalibrationQueries, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Features, truth, gallery sizes and groups of a sample of candidates behind the hits."""
+    some = asking.only(_some(len(asking.words), seed))
+    summary, order = summarise(some.scored.asked())
+    features, words = policy._features(summary, some.words)
+    stated = -np.sort(-predict(policy.probability, features, summary.gallery), axis=1)
+    hits, _, _ = policy.anything_of(features, stated, summary.gallery)
+    others = behind(some.scored, order)
+    drawn = np.random.default_rng(seed).random(others.seen.shape) < _TAIL / others.seen.shape[1]
+    query, column = np.nonzero(others.seen & drawn)
+    rows = number_features(hits[:, -1], others.gap, words)[query, column]
+    groups = _together(some.scored.groups)[query]
+    return rows, some.scored.match[query, column], summary.gallery[query], groups
+
+
+def _some(queries: int, seed: int, most: int = 500) -> Int[np.ndarray, " some"]:
+    return np.sort(np.random.default_rng(seed).permutation(queries)[:most])
+
+
+def _thinned(hits: Hits) -> Hits:
+    """The first ten hits and every fourth behind them, which are many and alike."""
+    shown = np.arange(hits.right.shape[1])
+    kept = shown[(shown < TEN) | (shown % 4 == 0)]
+    return replace(hits, features=hits.features[:, kept], right=hits.right[:, kept])
+
+
+def _checked(policy: Policy, held: Hits, nothing: Hits, share: float) -> Policy:
+    """The policy with its refusal threshold and the held-out answers of its promises."""
+    everything = Hits.join([held, nothing])
+    stated, relevant = _shown(policy.probability, everything)
+    hits, anything, _ = policy.anything_of(everything.features, stated, everything.gallery)
+    found = relevant.any(1)
+    if not found.any():
+        raise BadData(
+            "No held-out query has a relevant answer. Expected some; give more queries."
+        )
+    return replace(
+        policy,
+        refuse=_refuse(anything[found], everything.only(np.flatnonzero(found)), share),
+        held=HeldOut(hits, relevant, everything.groups, anything),
+        answer=_answers(hits, relevant),
     )
 
 
@@ -280,7 +383,7 @@ def _see(
     if scored.match.any():
         hits = draw_sizes(scored, sizes, seed=seed, keep=keep, absent=absent)
     else:
-        hits = _anywhere(scored, sizes, seed)
+        hits = _anywhere(scored, sizes, seed, keep)
     words = asking.words[hits.queries]
     # groups of different kinds must not be taken for the same
     groups = _together(scored.groups)[hits.queries].astype(np.int64) + offset * 10_000_000
@@ -290,7 +393,9 @@ def _see(
     )
 
 
-def _anywhere(scored: ScoredQueries, sizes: Sequence[int], seed: int) -> Hits:
+def _anywhere(
+    scored: ScoredQueries, sizes: Sequence[int], seed: int, keep: int = SHOWN
+) -> Hits:
     """Hits of queries that nothing is relevant to, each in one gallery of every size."""
     queries, candidates = scored.match.shape
     rng = np.random.default_rng(seed)
@@ -299,7 +404,7 @@ def _anywhere(scored: ScoredQueries, sizes: Sequence[int], seed: int) -> Hits:
         galleries = np.array_split(rng.permutation(candidates), max(1, candidates // size))
         where = rng.integers(len(galleries), size=queries)
         parts += [
-            collect_hits(scored, np.flatnonzero(where == number), np.sort(gallery), keep=SHOWN)
+            collect_hits(scored, np.flatnonzero(where == number), np.sort(gallery), keep=keep)
             for number, gallery in enumerate(galleries)
             if (where == number).any()
         ]
@@ -323,7 +428,9 @@ def _even(parts: Sequence[Hits], most: int = LEARNT) -> Hits:
     return Hits.join(chosen)
 
 
-def _refuse(present: Probability, right: Hits, share: float) -> tuple[float, ...]:
+def _refuse(
+    anything: Float[np.ndarray, " queries"], right: Hits, share: float
+) -> tuple[float, ...]:
     """Refusal threshold: the `share` quantile of the log-odds, linear in log gallery size and
     query length.
 
@@ -332,7 +439,7 @@ def _refuse(present: Probability, right: Hits, share: float) -> tuple[float, ...
     """
     from sklearn.linear_model import QuantileRegressor  # slow to import; a search needs none
 
-    there = log_odds(present(right.first, right.gallery))
+    there = log_odds(anything)
     words = np.expm1(right.first[:, right.names.index("log words")]).round()
     # a small penalty: where all queries are alike, nothing is read into their kind
     line = QuantileRegressor(quantile=share, alpha=0.002)

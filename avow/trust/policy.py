@@ -2,15 +2,18 @@
 
     summary of the top k --Policy.judge--> probability of every hit, verdict per query
 
-A policy states two probabilities: of every hit, that it is right or relevant (`event`), and
-of the gallery, that it holds a match at all. It keeps held-out answers, so that a promise can
-be made for any risk: "at most one answer in ten without a relevant hit among those shown".
+A policy states the probability of every hit, that it is right or relevant (`event`), and the
+probability that one of the first ten is. It keeps held-out answers, so that a promise can be
+made for any risk: "at most one answer in ten without a relevant hit among the first ten".
 
-The verdict rule, refusal first:
+The verdict rule, refusal first, on one number, which does not depend on how many are shown:
 
-    log-odds of `present` below the refusal threshold  ->  "nothing found"
-    else, score at or above the threshold of the promise  ->  "answer"
+    log-odds of "one of the first ten" below the refusal threshold  ->  "nothing found"
+    else, at or above the threshold of the promise  ->  "answer"
     else  ->  "check"
+
+A policy for "right" (`fit_policy`), and those of earlier versions, have no `anything`: they
+refuse by `present` and answer by the hits shown.
 
 A policy holds for the model and the kind of queries it was fitted with (`Conditions`). It
 refuses another model, and reports other differences as doubts.
@@ -28,10 +31,12 @@ from jaxtyping import Bool, Float, Int, Num
 from avow.core.background import Background
 from avow.core.errors import BadData, WrongTrust
 from avow.core.evidence import EvidenceKind, log_evidence, uncertainty
-from avow.core.logistic import expit, logit
+from avow.core.logistic import expit
 from avow.core.queries import QueryBatch
 from avow.core.renamed import renamed
+from avow.trust.coherence import TEN, agree, log_odds, one_of_first, query_features
 from avow.trust.conditions import Conditions, Difference
+from avow.trust.expected_number import Behind, Number, number
 from avow.trust.gallery_sampling import one_of, predict
 from avow.trust.inputs import Scores, background_of, views_of
 from avow.trust.probability import Probability
@@ -44,11 +49,10 @@ Ranking = Literal["similarity", "probability"]
 SHOWN = 10
 DELTA = 0.1
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
-MAX_FALSE_REFUSALS = 0.1
-"""Share of queries with a right first hit that may get "nothing found"."""
+MAX_FALSE_REFUSALS = 0.02
+"""Share of queries with a relevant hit among the first ten that may get "nothing found"."""
 _LOG_WORDS = "log words"
 _ODD = 0.15  # share of features outside the fitted range that makes a query unusual
-_LEAST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class HeldOut:
     probability: Float[np.ndarray, "queries shown"]
     correct: Bool[np.ndarray, "queries shown"]
     groups: Int[np.ndarray, " queries"]
+    anything: Float[np.ndarray, " queries"] | None = None
+    """What was stated of the first ten together, where the policy has `anything`."""
 
     def check(self) -> None:
         """Raise ValueError if the parts do not belong to the same queries."""
@@ -65,6 +71,8 @@ class HeldOut:
             raise ValueError("stated and true are of different hits")
         if self.groups.shape != self.probability.shape[:1]:
             raise ValueError("there is not one group for every query")
+        if self.anything is not None and self.anything.shape != self.groups.shape:
+            raise ValueError("there is not one judgement of the first ten for every query")
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,8 @@ class Judgements:
     odd: Float[np.ndarray, " queries"] | None = None
     """Share of features outside the range the policy was fitted on."""
     event: str = "relevant"
+    one_of_first: Float[np.ndarray, "queries ten"] | None = None
+    """P_k that one of the first k is, for k = 1 … 10; never falls with k."""
     candidates: Int[np.ndarray, "queries shown"] | None = None
     """The hits as columns of the similarity, if whole rows were given."""
     uncertainty: Float[np.ndarray, " queries"] | None = None
@@ -130,6 +140,12 @@ class Policy:
     """How hits are ordered. The probability takes hubs into account, similarity does not."""
     tau: float = 0.05
     kind: EvidenceKind = "exp"
+    anything: Probability | None = None
+    """That one of the first ten is: the number that verdicts rest on (`trust.coherence`)."""
+    tail: Probability | None = None
+    """That a candidate behind the hits is; see `trust.expected_number`."""
+    spread: float = 1.0
+    """The factor that the number of fitting items is known up to."""
 
     @property
     def event(self) -> str:
@@ -226,6 +242,8 @@ class Policy:
         if self.ranking == "probability":
             order = np.argsort(-stated, axis=1, kind="stable")
         stated = np.take_along_axis(stated, order, axis=1)
+        if self.anything is not None:
+            return self._agreed(summary, features, words, stated, order, shown, risk, different)
         concerned = self._concerned(min(shown, stated.shape[1]))
         score = one_of(stated[:, :concerned])
         made = self.promised(self.default_risk if risk is None else risk, concerned)
@@ -242,6 +260,63 @@ class Policy:
             self._odd(features[:, 0]),
             self.event,
         )
+
+    def _agreed(
+        self,
+        summary: TopKSummary,
+        features: Float[np.ndarray, "queries shown features"],
+        words: Int[np.ndarray, " queries"],
+        stated: Float[np.ndarray, "queries shown"],
+        order: Int[np.ndarray, "queries shown"],
+        shown: int,
+        risk: float | None,
+        different: list[Difference],
+    ) -> Judgements:
+        """Judgements whose numbers agree. stated: of the hits, most probable first."""
+        hits, anything, rho = self.anything_of(features, stated, summary.gallery)
+        each = one_of_first(hits, rho)
+        made = self.promised(self.default_risk if risk is None else risk)
+        return Judgements(
+            np.array(order[:, :shown]),
+            hits[:, :shown],
+            each[:, min(shown, each.shape[1]) - 1],
+            anything,
+            verdicts(made.answers(anything), self._refused(anything, summary.gallery, words)),
+            made,
+            [str(one) for one in different],
+            self._odd(features[:, 0]),
+            self.event,
+            each,
+        )
+
+    def anything_of(
+        self,
+        features: Float[np.ndarray, "queries shown features"],
+        stated: Float[np.ndarray, "queries shown"],
+        sizes: Int[np.ndarray, " queries"],
+    ) -> tuple[
+        Float[np.ndarray, "queries shown"],
+        Float[np.ndarray, " queries"],
+        Float[np.ndarray, " queries"],
+    ]:
+        """Hits, "one of the first ten" and rho of `coherence.agree`.
+
+        stated: of the hits, most probable first.
+        """
+        assert self.anything is not None
+        together = query_features(features, stated, self.probability.names)
+        return agree(stated, self.anything(together, sizes))
+
+    def number(
+        self, summary: TopKSummary, words: Int[np.ndarray, " queries"], behind: Behind
+    ) -> Number | None:
+        """How many items of the gallery fit each query; None for policies that cannot say."""
+        if self.anything is None or self.tail is None:
+            return None
+        features, words = self._features(summary, words)
+        stated = -np.sort(-predict(self.probability, features, summary.gallery), axis=1)
+        hits, _, _ = self.anything_of(features, stated, summary.gallery)
+        return number(hits, behind, self.tail, self.spread, words)
 
     def _features(
         self, summary: TopKSummary, words: Int[np.ndarray, " queries"] | None
@@ -264,6 +339,8 @@ class Policy:
         return features, np.zeros(len(features), int) if words is None else words
 
     def _concerned(self, shown: int) -> int:
+        if self.anything is not None:
+            return TEN
         return min(shown if self.among is None else self.among, len(self.answer))
 
     def _evidence(self, summary: TopKSummary) -> dict[str, Any]:
@@ -275,7 +352,10 @@ class Policy:
         sizes: Int[np.ndarray, " queries"],
         words: Int[np.ndarray, " queries"],
     ) -> Bool[np.ndarray, " queries"]:
-        return log_odds(present) < kind_of(sizes, words) @ self._bounds[0]
+        bound = kind_of(sizes, words) @ self._bounds[0]
+        if self.anything is not None:  # "nothing found" is never said of what is likely
+            bound = np.minimum(bound, 0)
+        return log_odds(present) < bound
 
     def _odd(
         self, first: Float[np.ndarray, "queries features"]
@@ -342,11 +422,6 @@ def kind_of(
     return np.stack([np.ones(len(size)), size, length, size * length], 1)
 
 
-def log_odds(share: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Logit, finite for 0 and 1."""
-    return logit(np.clip(share, _LEAST, 1 - _LEAST))
-
-
 def _refuse_other_model(different: list[Difference]) -> None:
     for one in different:
         if one.what == "model":
@@ -361,8 +436,9 @@ def _promised(policy: Policy, risk: float, among: int, delta: float) -> Promise:
     held = policy.held
     assert held is not None
     event = policy.event
+    score = one_of(held.probability[:, :among]) if held.anything is None else held.anything
     return promise(
-        one_of(held.probability[:, :among]),
+        score,
         np.logical_not(held.correct[:, :among].any(axis=1)),
         risk,
         delta,

@@ -1,6 +1,7 @@
 """Files of policies: one format to write, and those of earlier versions to read.
 
-    format 2    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 3    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 2    the same without a judgement of the first ten together
     format 1    with "held": a policy of `avow calibrate` or of the shipped model
                 with "refuse_below": a trust file of `avow trust` or `avow.trust.fit`
 
@@ -20,7 +21,7 @@ from avow.trust.policy import SHOWN, HeldOut, Policy, log_odds
 from avow.trust.probability import Probability
 from avow.trust.risk_control import Promise
 
-FORMAT = 2
+FORMAT = 3
 
 
 def write(policy: Policy, path: Path) -> None:
@@ -40,12 +41,16 @@ def write(policy: Policy, path: Path) -> None:
         "ranking": policy.ranking,
         "tau": policy.tau,
         "kind": policy.kind,
+        "anything": None if policy.anything is None else policy.anything.to_dict(),
+        "tail": None if policy.tail is None else policy.tail.to_dict(),
+        "spread": policy.spread,
         "held": None
         if held is None
         else {
             "probability": np.round(held.probability, 4).tolist(),
             "correct": held.correct.astype(int).tolist(),
             "groups": held.groups.tolist(),
+            "anything": None if held.anything is None else np.round(held.anything, 6).tolist(),
         },
     }
     write_document(path, content)
@@ -55,10 +60,10 @@ def read(path: Path) -> Policy:
     """The policy in a file; WrongTrust if there is none that can be read."""
     try:
         content = read_document(path)
-        if content["format"] == FORMAT:
-            return _read_2(content)
+        if content["format"] in (2, FORMAT):
+            return _read(content)
         if content["format"] != 1:
-            raise ValueError(f"format {content['format']!r}; this version reads 1 and 2")
+            raise ValueError(f"format {content['format']!r}; this version reads 1 to {FORMAT}")
         return _read_trust_1(content) if "refuse_below" in content else _read_policy_1(content)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WrongTrust(
@@ -67,12 +72,12 @@ def read(path: Path) -> Policy:
         ) from error
 
 
-def _read_2(content: dict[str, Any]) -> Policy:
+def _read(content: dict[str, Any]) -> Policy:
     made, held = content["promise"], content["held"]
     return Policy(
         *_fitted(content),
         _numbers(content["refuse"]),
-        None if held is None else _held(held["probability"], held["correct"], held["groups"]),
+        None if held is None else _held(**held),
         _lines(content["answer"]),
         _numbers(content["lowest"]),
         _numbers(content["highest"]),
@@ -81,7 +86,13 @@ def _read_2(content: dict[str, Any]) -> Policy:
         content["ranking"],
         content["tau"],
         content["kind"],
+        *(_probability(content.get(name)) for name in ("anything", "tail")),
+        float(content.get("spread", 1.0)),
     )
+
+
+def _probability(content: dict[str, Any] | None) -> Probability | None:
+    return None if content is None else Probability.from_dict(content)
 
 
 def _read_policy_1(content: dict[str, Any]) -> Policy:
@@ -123,8 +134,13 @@ def _fitted(content: dict[str, Any]) -> tuple[Conditions, Probability, Probabili
     )
 
 
-def _held(stated: Any, correct: Any, groups: Any) -> HeldOut:
-    held = HeldOut(np.array(stated, float), np.array(correct, bool), np.array(groups, int))
+def _held(probability: Any, correct: Any, groups: Any, anything: Any = None) -> HeldOut:
+    held = HeldOut(
+        np.array(probability, float),
+        np.array(correct, bool),
+        np.array(groups, int),
+        None if anything is None else np.array(anything, float),
+    )
     held.check()
     return held
 

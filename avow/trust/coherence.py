@@ -1,0 +1,84 @@
+"""Three numbers that agree: P of every hit, P that one of the first k fits, how many fit.
+
+    P of every hit              p_1 >= p_2 >= …            `Policy.probability`
+    one of the first ten fits   A                          `Policy.anything`
+    one of the first k fits     P_k = max + rho * (min(1, sum) - max)   over p_1 … p_k
+
+Whatever depends on whatever, P_k lies between the largest p and the sum of all: hits that fit
+together give the first, hits that exclude each other the second. Multiplying (1 - p) would
+take hits for independent, and ten doubtful ones for a certainty. One number per query, rho,
+says where between both ends the truth lies; it follows from A, which is fitted on queries and
+not on hits, by P_10 = A. So P_1 is the probability of the first hit, P_k never falls with k,
+and no hit is more probable than that anything fits.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+from avow.core.logistic import expit, logit
+
+TEN = 10
+"""The first hits that a verdict is about, however many are shown."""
+_MEANS = ("score", "relative", "unusual", "above bank")
+_LEAST = 1e-6
+
+Stated = Float[np.ndarray, "queries shown"]
+
+
+def log_odds(share: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+    """Logit, finite for 0 and 1."""
+    return logit(np.clip(share, _LEAST, 1 - _LEAST))
+
+
+def query_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of `query_features`."""
+    means = tuple(f"mean {name}" for name in _MEANS if name in names)
+    return (*names, "one of ten", "expected of ten", *means)
+
+
+def query_features(
+    features: Float[np.ndarray, "queries shown features"],
+    stated: Stated,
+    names: tuple[str, ...],
+) -> Float[np.ndarray, "queries more"]:
+    """What is known of a query: its first hit, and its first ten together.
+
+    stated: the probability of every hit, in the same order.
+    """
+    best = -np.sort(-stated, axis=1)[:, :TEN]
+    columns = [
+        log_odds(1 - np.prod(1 - best, axis=1)),
+        log_odds(best.mean(1)),
+        *(features[:, :TEN, names.index(name)].mean(1) for name in _MEANS if name in names),
+    ]
+    return np.concatenate([features[:, 0], np.stack(columns, 1)], 1, dtype=np.float64)
+
+
+def agree(
+    stated: Stated, anything: Float[np.ndarray, " queries"]
+) -> tuple[Stated, Float[np.ndarray, " queries"], Float[np.ndarray, " queries"]]:
+    """Hits, "one of the first ten" and rho, brought together.
+
+    stated: best first. Where a hit is more probable than `anything`, the log-odds of all hits
+    of the query are lowered alike; where `anything` exceeds the sum of the hits, it is the sum.
+    """
+    above = np.maximum(log_odds(stated[:, 0]) - log_odds(anything), 0)
+    lowered = expit(log_odds(stated) - above[:, None])
+    hits = np.where(above[:, None] > 0, lowered, stated)
+    least, most = _ends(hits)
+    anything = np.clip(anything, least[:, -1], most[:, -1])
+    room = most[:, -1] - least[:, -1]
+    rho = np.where(room > 0, (anything - least[:, -1]) / np.maximum(room, _LEAST), 0)
+    return hits, anything, np.clip(rho, 0, 1)
+
+
+def one_of_first(stated: Stated, rho: Float[np.ndarray, " queries"]) -> Stated:
+    """P_1, P_2, …, P_10: that one of the first k hits fits, for every k."""
+    least, most = _ends(stated)
+    return least + rho[:, None] * (most - least)
+
+
+def _ends(stated: Stated) -> tuple[Stated, Stated]:
+    """The smallest and the largest that P_k can be, for k = 1 … 10."""
+    first = stated[:, :TEN]
+    return np.maximum.accumulate(first, axis=1), np.minimum(np.cumsum(first, axis=1), 1)
