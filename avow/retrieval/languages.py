@@ -2,13 +2,14 @@
 
     "der Hund am Strand"   der, hund, am, strand     German
 
-`languages.txt` lists for each language its function words (articles, prepositions, pronouns,
+`languages.txt` lists for each language its word for "a", its function words (articles, prepositions, pronouns,
 forms of "to be": a third of any text), the words people look for most often in pictures, and
 letters that English lacks. The lists are the authors' own. Words that English has too ("die",
 "in", "on") are listed as well: whoever asks weighs them against the English words of the text.
 """
 
 import unicodedata
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -34,25 +35,37 @@ def plain(word: str) -> str:
     return "".join(letter for letter in spread if not unicodedata.combining(letter))
 
 
+Owners = dict[str, frozenset[str]]
+"""The languages that have a word or a letter."""
+
+
+@dataclass(frozen=True)
+class _Lists:
+    names: dict[str, str]
+    articles: Owners
+    words: Owners
+    letters: Owners
+
+
 @cache
-def _listed() -> tuple[dict[str, str], dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+def _lists() -> _Lists:
     names: dict[str, str] = {}
-    words: dict[str, set[str]] = {}
-    letters: dict[str, set[str]] = {}
+    tables: dict[str, dict[str, set[str]]] = {"article": {}, "words": {}, "letters": {}}
     language = ""
     for line in FILE.read_text("utf-8").splitlines():
         kind, _, rest = line.partition(" ")
         if kind.startswith("["):
             language = kind.strip("[]")
             names[language] = rest
-        elif kind == "letters":
-            for letter in rest.split():
-                letters.setdefault(letter, set()).add(language)
-        else:
-            for word in rest.split():
-                for form in _forms(word):
-                    words.setdefault(form, set()).add(language)
-    return names, _frozen(words), _frozen(letters)
+            continue
+        table = tables[kind if kind in tables else "words"]
+        for word in rest.split():
+            for form in {word} if kind == "letters" else _forms(word):
+                table.setdefault(form, set()).add(language)
+    frozen = [
+        {key: frozenset(owners) for key, owners in table.items()} for table in tables.values()
+    ]
+    return _Lists(names, *frozen)
 
 
 def _forms(word: str) -> set[str]:
@@ -62,28 +75,30 @@ def _forms(word: str) -> set[str]:
     return {word, plain(word), plain(word.translate(_UMLAUTS))}
 
 
-def _frozen(table: dict[str, set[str]]) -> dict[str, frozenset[str]]:
-    return {key: frozenset(languages) for key, languages in table.items()}
-
-
 def known_languages() -> tuple[str, ...]:
     """The listed languages, widely spoken ones first."""
-    return tuple(_listed()[0])
+    return tuple(_lists().names)
 
 
 def name_of(language: str) -> str:
     """ "German" for "de"."""
-    return _listed()[0][language]
+    return _lists().names[language]
 
 
 def languages_of(word: str) -> frozenset[str]:
     """The languages that list a lower-case word, as it is written or without its accents."""
-    return _listed()[1].get(word, frozenset()) | _listed()[1].get(plain(word), frozenset())
+    words = _lists().words
+    return words.get(word, frozenset()) | words.get(plain(word), frozenset())
+
+
+def languages_of_article(word: str) -> frozenset[str]:
+    """The languages in which the word is "a" or "an"."""
+    return _lists().articles.get(word, frozenset())
 
 
 def languages_of_letters(word: str) -> frozenset[str]:
     """The languages that write with a letter of the word that English lacks."""
-    table = _listed()[2]
+    table = _lists().letters
     return frozenset().union(*(table.get(letter, ()) for letter in word))
 
 

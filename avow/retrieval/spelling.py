@@ -66,15 +66,22 @@ class Dictionary:
         return (self._codes > 0).sum(1, dtype=np.uint8)
 
     @cached_property
-    def _letters(self) -> UInt64[np.ndarray, " words"]:
-        return _letter_bits(self._codes)
-
-    @cached_property
     def _of_length(self) -> dict[int, Int[np.ndarray, " places"]]:
+        """The places of all words with so many letters."""
         order = np.argsort(self._lengths, kind="stable")
         lengths, starts = np.unique(self._lengths[order], return_index=True)
         parts = np.split(order, starts[1:])
         return dict(zip(lengths.tolist(), parts, strict=True))
+
+    @cached_property
+    def _letters(self) -> dict[int, UInt64[np.ndarray, " places"]]:
+        """The letters of the words of each length; filled when a length is asked for."""
+        return {}
+
+    def _letters_of_length(self, length: int) -> UInt64[np.ndarray, " places"]:
+        if length not in self._letters:
+            self._letters[length] = _letter_bits(self._codes[self._of_length[length], :length])
+        return self._letters[length]
 
     def suggestions(self, word: str, most: int = 3) -> tuple[str, ...]:
         """Known words at the smallest distance, of one or two changes; frequent ones first."""
@@ -96,9 +103,10 @@ class Dictionary:
         own = _letter_bits(np.frombuffer(word.encode(), np.uint8)[None])
         found = [np.zeros(0, np.int64)]
         for length in range(len(word) - distance, len(word) + distance + 1):
-            places = self._of_length.get(length, found[0])
-            moved = 2 * distance - abs(length - len(word))  # letters that changes can move
-            found.append(places[_ones(self._letters[places] ^ own) <= moved])
+            if length in self._of_length:
+                moved = 2 * distance - abs(length - len(word))  # letters that changes can move
+                near = _ones(self._letters_of_length(length) ^ own) <= moved
+                found.append(self._of_length[length][near])
         places = np.concatenate(found)
         codes = self._codes[places, : len(word) + distance]
         return places[distances(word, codes, self._lengths[places]) <= distance]
@@ -108,9 +116,9 @@ class Dictionary:
     @cached_property
     def _triples(self) -> Float[np.ndarray, "27 27 27"]:
         """Log-probability of a letter after two others; 0 stands before and after a word."""
-        codes = self._codes[: self.pictured].astype(np.int64)
+        codes = self._codes[:_SURELY].astype(np.int64)
         padded = np.pad(np.where(codes > 0, codes - _A + 1, 0), ((0, 0), (2, 1)))
-        inside = np.arange(LONGEST + 1) <= self._lengths[: self.pictured, None]
+        inside = np.arange(LONGEST + 1) <= self._lengths[:_SURELY, None]
         number = (padded[:, :-2] * 27 + padded[:, 1:-1]) * 27 + padded[:, 2:]
         counts = np.bincount(number[inside], minlength=27**3).reshape(27, 27, 27) + 0.05
         return np.log(counts / counts.sum(2, keepdims=True))

@@ -22,6 +22,7 @@ from avow.retrieval.function_words import CONTRACTIONS, FUNCTION_WORDS
 from avow.retrieval.languages import (
     known_languages,
     languages_of,
+    languages_of_article,
     languages_of_letters,
     name_of,
     plain,
@@ -37,10 +38,11 @@ UNKNOWN_SHARE = 0.25
 """From this share of unknown content words on, a query is not understood."""
 IMPLAUSIBLE = -3.6
 """Mean log-probability of letters, below which an unknown word is no word of English."""
-ENGLISH_TOO = 0.3
-"""What a listed foreign word counts that captions have as well, such as "in" or "die"."""
-GENERAL = 0.5
-"""What a general English word counts against another language: some are foreign names."""
+COMMON_RANK, COMMON, GENERAL = 3000, 0.8, 0.4
+"""What common words of captions and all other known words count for English. Words of other
+languages that English has too ("die", "in", "chat") count the rest for these."""
+ARTICLE, LETTER = 0.5, 0.3
+"""What the first word counts for languages where it is "a", and letters English lacks."""
 MOST_SUGGESTED = 3
 """Unknown words that suggestions are looked up for."""
 _TOKEN = re.compile(r"[^\W_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}][^\W_]+)*")
@@ -153,11 +155,10 @@ def understand(text: str) -> Understanding:
     if not content:
         return _without_content(text, words, kind)
     if script_of(text):
-        return _other_language(split, "?", kind)
+        return _other_language(text, ("?",), kind)
     unknown = [word for word in content if not word.is_known]
-    language = _language(words, unknown)
-    if language != "en":
-        return _other_language(split, language, kind, unknown)
+    if languages := _languages(words, unknown):
+        return _other_language(text, languages, kind, unknown)
     if _is_noise(content, unknown):
         return Understanding(
             split.text,
@@ -207,14 +208,16 @@ def _without_content(text: str, words: Sequence[_Word], kind: Kind) -> Understan
 
 
 def _other_language(
-    split: Split, language: str, kind: Kind, unknown: Sequence[_Word] = ()
+    text: str, languages: Sequence[str], kind: Kind, unknown: Sequence[_Word] = ()
 ) -> Understanding:
-    look = "is in another script" if language == "?" else f"looks like {name_of(language)}"
+    """The text stays whole: what English says with "no" or "not", others say otherwise."""
+    look = "is in another script"
+    if languages[0] != "?":
+        look = f"looks like {' or '.join(map(name_of, languages[:3]))}"
     return Understanding(
-        split.text,
-        split.without,
-        tuple(UnknownWord(word.written) for word in unknown),
-        language=language,
+        " ".join(text.split()),
+        unknown=tuple(UnknownWord(word.written) for word in unknown),
+        language=languages[0],
         kind=kind,
         problem="other_language",
         message=f"This model reads English; this {look}.",
@@ -242,38 +245,31 @@ def _kind(content: int) -> Kind:
     return "phrase" if content <= _PHRASE else "caption"
 
 
-def _language(words: Sequence[_Word], unknown: Sequence[_Word]) -> str:
-    """The language that most words agree with; "en" unless they outweigh the English ones."""
+def _languages(words: Sequence[_Word], unknown: Sequence[_Word]) -> tuple[str, ...]:
+    """The languages that agree best with the words; none unless they outweigh English ones."""
     listed = [(word, languages_of(word.written.lower())) for word in words]
-    hinted = [languages_of_letters(word.written.lower()) for word in unknown]
     if not any(owners for _, owners in listed):
-        return "en"
-    best, lead = "en", 0.0
+        return ()
+    hinted = [languages_of_letters(word.written.lower()) for word in unknown]
+    begins = languages_of_article(words[0].written.lower())
+    leads: dict[str, float] = {}
     for language in known_languages():
-        mine = sum(_foreign_weight(word) for word, owners in listed if language in owners)
-        mine += sum(ENGLISH_TOO for owners in hinted if language in owners)
-        theirs = sum(_english_weight(word) for word, owners in listed if language not in owners)
-        if mine >= 1 and mine - theirs > lead:
-            best, lead = language, mine - theirs
-    return best
+        mine = sum(1 - _englishness(word) for word, owners in listed if language in owners)
+        mine += ARTICLE * (language in begins)
+        mine += LETTER * sum(language in owners for owners in hinted)
+        theirs = sum(_englishness(word) for word, owners in listed if language not in owners)
+        leads[language] = mine - theirs if mine >= 1 else 0.0
+    best = max(leads.values())
+    return tuple(name for name, lead in leads.items() if lead > best - 1e-6) if best > 0 else ()
 
 
-def _foreign_weight(word: _Word) -> float:
-    return ENGLISH_TOO if _is_english(word) else 1.0
-
-
-def _english_weight(word: _Word) -> float:
-    if _is_english(word):
-        return 1.0
-    return GENERAL if word.is_known and len(word.plain) >= _SHORTEST else 0.0
-
-
-def _is_english(word: _Word) -> bool:
-    """Whether captions have the word, or English sentences need it."""
+def _englishness(word: _Word) -> float:
+    """How far a word speaks for English: 1 if it is common in captions."""
     words = dictionary()
-    return word.plain in FUNCTION_WORDS or words.rank.get(word.plain, words.pictured) < (
-        words.pictured
-    )
+    rank = 0 if word.plain in FUNCTION_WORDS else words.rank.get(word.plain)
+    if rank is None:
+        return GENERAL if len(word.plain) >= _SHORTEST and word.is_known else 0.0
+    return COMMON if rank < COMMON_RANK else GENERAL
 
 
 def _is_noise(content: Sequence[_Word], unknown: Sequence[_Word]) -> bool:
