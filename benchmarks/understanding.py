@@ -2,20 +2,21 @@
 
     python benchmarks/understanding.py [--split dev|test]
 
-Makes queries that are not understood, and asks `avow.retrieval.understanding` about them and about
-good ones:
+Makes queries that are not understood, and asks `avow.retrieval.understanding` about them and
+about good ones:
 
-    typing errors   two letters swapped, one dropped, doubled or replaced, in one content word of
-                    five or more letters of object names, ImageNet's names, phrases and captions;
-                    errors that give a word of the vocabulary cannot be seen and are counted apart
+    typing errors   two letters swapped, one dropped, doubled or replaced, in one content word
+                    of five or more letters of object names, ImageNet's names, phrases and
+                    captions; those that give a word of the vocabulary are counted apart
     other languages things, places and colours in six languages (understanding_words.json)
     nonsense        random letters, keyboard mash, digits
     good            captions, phrases, names plain, with an article, as plural, as "photo of"
 
-Prints the share told apart of each kind, the share of good queries called not understood, and how
-often the first suggestion is the word that was meant. The cut-offs were chosen on dev of Flickr8k;
-the test split was read once, at the end. A typing error in a caption is a hint, no refusal, so its
-row counts errors that are reported. Names of things are words of the vocabulary by construction.
+Prints the share told apart of each kind, the share of good queries called not understood, and
+how often the first suggestion is the word that was meant. The cut-offs were chosen on dev of
+Flickr8k; the test split was read once, at the end. A typing error in a caption is a hint, no
+refusal, so its row counts errors that are reported. Names of things are words of the vocabulary
+by construction.
 """
 
 import argparse

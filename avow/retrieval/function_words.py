@@ -7,13 +7,14 @@ FUNCTION_WORDS = frozenset(
     "between through across around along up down off out as for above below inside outside "
     "against during about after before until upon toward towards within among away like than "
     "and or nor but so if while because though although when where what which who whom whose "
-    "how why is are was were be being been am has have had having do does did doing done can could "
-    "will would shall should may might must it he she they them him we us you i me himself "
-    "herself itself themselves there here not no very too also just only then now again "
-    "yes ok please show find give me look looking search want need "
-    "photo photos picture pictures image images photograph photographs pic pics".split()
+    "how why is are was were be being been am has have had having do does did doing done can "
+    "could will would shall should may might must it he she they them him we us you i me "
+    "himself herself itself themselves there here not no very too also just only then now "
+    "again yes ok please show find give look looking search want need photo photos picture "
+    "pictures image images photograph photographs pic pics two three four five six seven "
+    "eight nine ten".split()
 )
-"""The words around a picture ("a photo of", "show me") are among them."""
+"""Small numbers and the words around a picture ("a photo of", "show me") are among them."""
 
 CONTRACTIONS = frozenset(
     "isn aren wasn weren don doesn didn can couldn won wouldn shouldn hasn haven hadn ain "

@@ -2,10 +2,11 @@
 
     "der Hund am Strand"   der, hund, am, strand     German
 
-`languages.txt` lists for each language its word for "a", its function words (articles, prepositions, pronouns,
-forms of "to be": a third of any text), the words people look for most often in pictures, and
-letters that English lacks. The lists are the authors' own. Words that English has too ("die",
-"in", "on") are listed as well: whoever asks weighs them against the English words of the text.
+`languages.txt` lists for each language its words for "a", its function words (articles,
+prepositions, pronouns, forms of "to be": a third of any text), the words people look for most
+often in pictures, and letters that English lacks. The lists are the authors' own. Words that
+English has too ("die", "in", "on") are listed as well: whoever asks weighs them against the
+English words of the text.
 """
 
 import unicodedata

@@ -42,8 +42,8 @@ _BEFORE_NO = frozenset(
 _ABLE = frozenset("can could will would may might do does did should must".split())
 _VERBS = frozenset(
     "runs rides climbs walks jumps plays sits stands looks holds glides swims catches throws "
-    "eats lies leans smiles watches poses skates surfs flies rests waits hangs sleeps leaps wears "
-    "drives reads talks".split()
+    "eats lies leans smiles watches poses skates surfs flies rests waits hangs sleeps leaps "
+    "wears drives reads talks".split()
 )
 """What somebody without something does: "a dog with no tail runs"."""
 _BE = frozenset(("is", "are", "was", "were"))

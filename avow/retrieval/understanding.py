@@ -36,7 +36,7 @@ Problem = Literal["unknown_word", "other_language", "nonsense", "number", "empty
 
 UNKNOWN_SHARE = 0.25
 """From this share of unknown content words on, a query is not understood."""
-IMPLAUSIBLE = -3.6
+IMPLAUSIBLE = -3.8
 """Mean log-probability of letters, below which an unknown word is no word of English."""
 COMMON_RANK, COMMON, GENERAL = 3000, 0.8, 0.4
 """What common words of captions and all other known words count for English. Words of other
@@ -277,7 +277,7 @@ def _is_noise(content: Sequence[_Word], unknown: Sequence[_Word]) -> bool:
     codes = [word.plain for word in content if word.is_code]
     if len(codes) + len(unknown) < len(content):
         return False
-    if any(_MODEL.fullmatch(code) for code in codes):
+    if any(_MODEL.fullmatch(code) for code in codes) or any(word.is_name for word in unknown):
         return False
     spelt = [word.plain for word in unknown if _is_spelt(word.plain)]
     return all(_is_implausible(word) for word in spelt)
