@@ -157,7 +157,7 @@ def error_row(
         word, wrong = one_error(query, change, draw)
         if not wrong:
             continue
-        if wrong in dictionary().rank:
+        if dictionary().rank(wrong) is not None:
             unseen += 1
             continue
         typed = query.lower().replace(word, wrong, 1)
@@ -187,7 +187,7 @@ def one_error(
         and word.isascii()
         and word.isalpha()
         and word not in FUNCTION_WORDS
-        and word in dictionary().rank
+        and dictionary().rank(word) is not None
     ]
     if not words:
         return "", None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from avow.retrieval import languages, spelling
 from avow.retrieval.negation import split_negation
-from avow.retrieval.spelling import dictionary, distances
+from avow.retrieval.spelling import Dictionary, dictionary, distances, from_bytes, to_bytes
 from avow.retrieval.understanding import UnknownWord, understand
 
 WORDS = re.compile(r"[^\W_]+")
@@ -153,9 +153,8 @@ def test_distances_are_those_of_the_textbook(word, others):
 
 def test_no_nearer_word_is_overlooked():
     """Against every word of the dictionary, for words that need one and two changes."""
-    words = dictionary()
-    listed = [word for word in words.words if 5 <= len(word) <= 9][:4000:40]
-    some = spelling.Dictionary(tuple(listed), len(listed))
+    listed = [word for word in dictionary().words() if 5 <= len(word) <= 9][:4000:40]
+    some = Dictionary.of(listed, len(listed))
     for word in ("bycicle", "moutain", "skatebord", "kicthen", "xwmaz"):
         near = {other: plain_distance(word, other) for other in listed}
         best = min(near.values())
@@ -338,12 +337,21 @@ def test_a_query_is_never_made_empty(query):
 
 def test_the_vocabulary():
     words = dictionary()
+    listed = words.words()
     assert spelling.FILE.stat().st_size <= 400_000
-    assert len(words.rank) == len(words.words) > 40_000
-    assert max(map(len, words.words)) <= spelling.LONGEST
-    assert all(word.isascii() and word.isalpha() and word.islower() for word in words.words)
-    assert words.words[0] == "a" and words.rank["dog"] < words.rank["schnauzer"]
-    assert {"bycicle", "recieve", "hund", "perro"}.isdisjoint(words.rank)
+    assert len(set(listed)) == len(listed) > 40_000
+    assert max(map(len, listed)) <= spelling.LONGEST
+    assert all(word.isascii() and word.isalpha() and word.islower() for word in listed)
+    assert listed[0] == "a" and listed.index("dog") < listed.index("schnauzer")
+    assert {"bycicle", "recieve", "hund", "perro"}.isdisjoint(listed)
+
+
+def test_a_file_of_words_keeps_words_and_about_their_ranks():
+    listed = [word for word in dictionary().words() if len(word) < 7][:3000]
+    again = from_bytes(to_bytes(Dictionary.of(listed, 1234)))
+    assert again.pictured == 1234 and sorted(again.words()) == sorted(listed)
+    for rank, word in enumerate(listed):
+        assert again.rank(word) == pytest.approx(rank, rel=0.07, abs=1)
 
 
 def test_every_language_has_its_words():

@@ -3,13 +3,18 @@
     words.txt.gz --> Dictionary --knows--> "bicycles": yes, "bycicle": no
                           `------suggestions--> "bycicle": bicycle
 
-The file has words of captions and names of things first, most frequent first, then an empty
-line, then general English; `scripts/vocabulary` wrote it. Forms that are not listed are known
-when what they are made of is: plurals, forms of verbs, two frequent words written as one.
+Words of captions and names of things come first in rank, most frequent first, then general
+English; `scripts/vocabulary` wrote the file. Forms that are not listed are known when what they
+are made of is: plurals, forms of verbs, two frequent words written as one.
+
+The file has two lines for each length: how many words each level of ranks has, and the words,
+by rank, with spaces between. A query needs the words of a few lengths only, and words of one
+length are an array of letters as they stand: nothing has to be parsed.
 """
 
 import gzip
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,68 +25,87 @@ from jaxtyping import Float, Int, UInt8, UInt64
 FILE = Path(__file__).with_name("words.txt.gz")
 LONGEST = 22
 """Letters of the longest word in the file."""
-_SURELY = 3000  # words as frequent as these may be parts of a compound
+_SURELY = 3000  # words of this rank or better may be parts of a compound
 _A = ord("a")
 _SHORT = 4  # two changed letters leave little of a word of this length
+_DOUBLED = re.compile(r"[^aeiou][aeiou]([bdgklmnprtvz])\1$")  # as in "running", "wrapped"
+_LEVELS = 12  # levels from one rank to its double: a rank is kept to 6 %
+
+
+@dataclass(frozen=True)
+class WordsOfLength:
+    """All words with the same number of letters, by rank."""
+
+    codes: UInt8[np.ndarray, "words letters"]
+    ranks: Int[np.ndarray, " words"]
+
+    @cached_property
+    def rank_of(self) -> dict[bytes, int]:
+        length = self.codes.shape[1]
+        words = np.ascontiguousarray(self.codes).view(f"S{length}").ravel()
+        return dict(zip(words.tolist(), self.ranks.tolist(), strict=True))
+
+    @cached_property
+    def letters(self) -> UInt64[np.ndarray, " words"]:
+        return _letter_bits(self.codes)
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Words by frequency; the first `pictured` of them are words of captions and names."""
+    """Words by their length; those of a rank below `pictured` are of captions and names."""
 
-    words: tuple[str, ...]
+    of_length: dict[int, WordsOfLength]
     pictured: int
 
-    @cached_property
-    def rank(self) -> dict[str, int]:
-        return dict(zip(self.words, range(len(self.words)), strict=True))
+    @classmethod
+    def of(cls, words: Sequence[str], pictured: int) -> "Dictionary":
+        """A dictionary of words that are given by rank."""
+        grouped: dict[int, list[int]] = {}
+        for rank, word in enumerate(words):
+            grouped.setdefault(len(word), []).append(rank)
+        groups = {}
+        for length, ranks in grouped.items():
+            letters = "".join(words[rank] for rank in ranks).encode()
+            codes = np.frombuffer(letters, np.uint8).reshape(-1, length)
+            groups[length] = WordsOfLength(codes, np.array(ranks))
+        return cls(groups, pictured)
+
+    def words(self) -> list[str]:
+        """All words, by rank."""
+        ranked = [
+            (rank, word.decode())
+            for group in self.of_length.values()
+            for word, rank in group.rank_of.items()
+        ]
+        return [word for _, word in sorted(ranked)]
+
+    def rank(self, word: str) -> int | None:
+        """About how many words are more frequent; None for one that is not listed."""
+        group = self.of_length.get(len(word))
+        return group.rank_of.get(word.encode()) if group else None
 
     def knows(self, word: str) -> bool:
         """Whether a word of lower-case ASCII letters is listed, or made of listed ones."""
-        return word in self.rank or self._is_form(word) or self._is_compound(word)
+        return self.rank(word) is not None or self._is_form(word) or self._is_compound(word)
 
     def _is_form(self, word: str) -> bool:
-        return any(
-            len(base) > 2 and self.rank.get(base, len(self.words)) < limit
-            for base, anywhere in _bases(word)
-            for limit in [len(self.words) if anywhere else self.pictured]
-        )
+        for base, anywhere in _bases(word):
+            rank = self.rank(base) if len(base) > 2 else None
+            if rank is not None and (anywhere or rank < self.pictured):
+                return True
+        return False
 
     def _is_compound(self, word: str) -> bool:
-        rank = self.rank
         return any(
-            rank.get(word[:cut], _SURELY) < _SURELY and rank.get(word[cut:], _SURELY) < _SURELY
+            self._is_frequent(word[:cut]) and self._is_frequent(word[cut:])
             for cut in range(3, len(word) - 2)
         )
 
+    def _is_frequent(self, word: str) -> bool:
+        rank = self.rank(word)
+        return rank is not None and rank < _SURELY
+
     # --- suggestions ----------------------------------------------------------------
-
-    @cached_property
-    def _codes(self) -> UInt8[np.ndarray, "words letters"]:
-        listed = np.array("\n".join(self.words).encode().split(b"\n"), f"S{LONGEST}")
-        return listed.view(np.uint8).reshape(len(listed), LONGEST)
-
-    @cached_property
-    def _lengths(self) -> UInt8[np.ndarray, " words"]:
-        return (self._codes > 0).sum(1, dtype=np.uint8)
-
-    @cached_property
-    def _of_length(self) -> dict[int, Int[np.ndarray, " places"]]:
-        """The places of all words with so many letters."""
-        order = np.argsort(self._lengths, kind="stable")
-        lengths, starts = np.unique(self._lengths[order], return_index=True)
-        parts = np.split(order, starts[1:])
-        return dict(zip(lengths.tolist(), parts, strict=True))
-
-    @cached_property
-    def _letters(self) -> dict[int, UInt64[np.ndarray, " places"]]:
-        """The letters of the words of each length; filled when a length is asked for."""
-        return {}
-
-    def _letters_of_length(self, length: int) -> UInt64[np.ndarray, " places"]:
-        if length not in self._letters:
-            self._letters[length] = _letter_bits(self._codes[self._of_length[length], :length])
-        return self._letters[length]
 
     def suggestions(self, word: str, most: int = 3) -> tuple[str, ...]:
         """Known words at the smallest distance, of one or two changes; frequent ones first."""
@@ -90,38 +114,55 @@ class Dictionary:
         for distance in (1, 2) if len(word) > _SHORT else (1,):
             near = self._within(word, distance)
             if distance == 1:
-                alike = [self.rank[form] for form in _sounding(word) if form in self.rank]
-                near = np.unique(np.append(near, alike).astype(np.int64))
-            if near.size:
-                other_start = self._codes[near, 0] != ord(word[0])
-                order = np.argsort((near + 20) * np.where(other_start, 10, 1), kind="stable")
-                return tuple(self.words[place] for place in near[order[:most]])
+                alike = {form: self.rank(form) for form in _sounding(word)}
+                near |= {form: rank for form, rank in alike.items() if rank is not None}
+            if near:
+                # The first letter is seldom wrong.
+                order = {
+                    other: (rank + 20) * (1 if other[0] == word[0] else 10)
+                    for other, rank in near.items()
+                }
+                return tuple(sorted(order, key=lambda other: (order[other], other))[:most])
         return ()
 
-    def _within(self, word: str, distance: int) -> Int[np.ndarray, " found"]:
-        """Places of words so far from this one; a change moves at most two of its letters."""
-        own = _letter_bits(np.frombuffer(word.encode(), np.uint8)[None])
-        found = [np.zeros(0, np.int64)]
-        for length in range(len(word) - distance, len(word) + distance + 1):
-            if length in self._of_length:
+    def _within(self, word: str, distance: int) -> dict[str, int]:
+        """Words so far from this one, with their ranks."""
+        own = np.uint64(_bits_of(word))
+        longest = len(word) + distance
+        found: list[tuple[int, WordsOfLength, Int[np.ndarray, " places"]]] = []
+        for length in range(len(word) - distance, longest + 1):
+            if group := self.of_length.get(length):
                 moved = 2 * distance - abs(length - len(word))  # letters that changes can move
-                near = _ones(self._letters_of_length(length) ^ own) <= moved
-                found.append(self._of_length[length][near])
-        places = np.concatenate(found)
-        codes = self._codes[places, : len(word) + distance]
-        return places[distances(word, codes, self._lengths[places]) <= distance]
+                places = np.flatnonzero(_ones(group.letters ^ own) <= moved)
+                found.append((length, group, places))
+        total = sum(len(places) for _, _, places in found)
+        codes, lengths = np.zeros((total, longest), np.uint8), np.zeros(total, np.uint8)
+        ranks, start = np.zeros(total, np.int64), 0
+        for length, group, places in found:
+            rows = slice(start, start + len(places))
+            codes[rows, :length] = group.codes[places]
+            lengths[rows], ranks[rows] = length, group.ranks[places]
+            start = rows.stop
+        near = distances(word, codes, lengths) <= distance
+        listed = codes[near].view(f"S{longest}").ravel().tolist()
+        return {
+            other.decode(): rank
+            for other, rank in zip(listed, ranks[near].tolist(), strict=True)
+        }
 
     # --- what a word looks like -----------------------------------------------------
 
     @cached_property
     def _triples(self) -> Float[np.ndarray, "27 27 27"]:
         """Log-probability of a letter after two others; 0 stands before and after a word."""
-        codes = self._codes[:_SURELY].astype(np.int64)
-        padded = np.pad(np.where(codes > 0, codes - _A + 1, 0), ((0, 0), (2, 1)))
-        inside = np.arange(LONGEST + 1) <= self._lengths[:_SURELY, None]
-        number = (padded[:, :-2] * 27 + padded[:, 1:-1]) * 27 + padded[:, 2:]
-        counts = np.bincount(number[inside], minlength=27**3).reshape(27, 27, 27) + 0.05
-        return np.log(counts / counts.sum(2, keepdims=True))
+        counts = np.full(27**3, 0.05)
+        for group in self.of_length.values():
+            frequent = group.codes[: np.searchsorted(group.ranks, _SURELY)].astype(np.int64)
+            padded = np.pad(frequent - _A + 1, ((0, 0), (2, 1)))
+            triples = (padded[:, :-2] * 27 + padded[:, 1:-1]) * 27 + padded[:, 2:]
+            counts += np.bincount(triples.ravel(), minlength=27**3)
+        table = counts.reshape(27, 27, 27)
+        return np.log(table / table.sum(2, keepdims=True))
 
     def plausibility(self, word: str) -> float:
         """Mean log-probability of the letters, as English puts them one after another."""
@@ -133,12 +174,40 @@ class Dictionary:
         return float(total) / (len(word) + 1)
 
 
+# --- the file -------------------------------------------------------------------------
+
+
 @cache
 def dictionary() -> Dictionary:
     """The words that come with Avow."""
-    pictured, general = gzip.decompress(FILE.read_bytes()).decode().split("\n\n")
-    first = pictured.split()
-    return Dictionary((*first, *general.split()), len(first))
+    return from_bytes(FILE.read_bytes())
+
+
+def to_bytes(words: Dictionary) -> bytes:
+    """The content of the file."""
+    lines = [str(words.pictured)]
+    for _, group in sorted(words.of_length.items()):
+        levels = (np.log2(group.ranks + 1) * _LEVELS).astype(int)
+        lines.append(" ".join(map(str, np.bincount(levels).tolist())))
+        lines.append(" ".join(row.tobytes().decode() for row in group.codes))
+    return gzip.compress("\n".join(lines).encode(), 9, mtime=0)
+
+
+def from_bytes(content: bytes) -> Dictionary:
+    first, *lines = gzip.decompress(content).split(b"\n")
+    groups = {}
+    for counts, listed in zip(lines[::2], lines[1::2], strict=True):
+        length = listed.find(b" ") if b" " in listed else len(listed)
+        rows = np.frombuffer(listed + b" ", np.uint8).reshape(-1, length + 1)
+        levels = np.repeat(*_levels(counts))
+        groups[length] = WordsOfLength(rows[:, :-1], levels)
+    return Dictionary(groups, int(first))
+
+
+def _levels(counts: bytes) -> tuple[Int[np.ndarray, " levels"], Int[np.ndarray, " levels"]]:
+    """The rank that each level begins with, and how many words it has."""
+    sizes = np.array(counts.split(), dtype=np.int64)
+    return (2 ** (np.arange(len(sizes)) / _LEVELS) - 1).round().astype(np.int64), sizes
 
 
 def distances(
@@ -184,6 +253,16 @@ def _letter_bits(codes: UInt8[np.ndarray, "words letters"]) -> UInt64[np.ndarray
     return once | (twice << np.uint64(26))
 
 
+def _bits_of(word: str) -> int:
+    """The same for one word."""
+    once = twice = 0
+    for letter in word:
+        bit = 1 << (ord(letter) - _A)
+        twice |= once & bit
+        once |= bit
+    return once | twice << 26
+
+
 def _ones(numbers: UInt64[np.ndarray, " words"]) -> UInt8[np.ndarray, " words"]:
     """How many bits are set."""
     if hasattr(np, "bitwise_count"):  # from numpy 2
@@ -203,9 +282,10 @@ def _bases(word: str) -> Iterator[tuple[str, bool]]:
     for ending in ("ing", "ed", "er", "ers", "y"):
         if word.endswith(ending) and len(word) > len(ending) + 3:
             stem = word[: -len(ending)]
-            yield stem, False
+            if ending != "y" or stem[-1] != "y":
+                yield stem, False
             yield stem + "e", False
-            if stem[-1] == stem[-2]:
+            if _DOUBLED.search(stem):
                 yield stem[:-1], False
     for ending in ("like", "less", "ly", "ful"):
         if word.endswith(ending) and len(word) > len(ending) + 3:

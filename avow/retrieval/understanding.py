@@ -41,6 +41,8 @@ IMPLAUSIBLE = -3.8
 COMMON_RANK, COMMON, GENERAL = 3000, 0.8, 0.4
 """What common words of captions and all other known words count for English. Words of other
 languages that English has too ("die", "in", "chat") count the rest for these."""
+SELDOM_RANK = 20_000
+"""Words beyond this rank that another language lists are of that language."""
 ARTICLE, LETTER = 0.5, 0.3
 """What the first word counts for languages where it is "a", and letters English lacks."""
 MOST_SUGGESTED = 3
@@ -131,7 +133,7 @@ class _Word:
         """An initial, a size or a model ("xl", "f16"), which no list can have."""
         word = self.plain
         return any(map(str.isdigit, word)) or (
-            len(word) < _SHORTEST and (len(word) == 1 or word not in dictionary().rank)
+            len(word) < _SHORTEST and (len(word) == 1 or dictionary().rank(word) is None)
         )
 
     @property
@@ -254,7 +256,7 @@ def _languages(words: Sequence[_Word], unknown: Sequence[_Word]) -> tuple[str, .
     begins = languages_of_article(words[0].written.lower())
     leads: dict[str, float] = {}
     for language in known_languages():
-        mine = sum(1 - _englishness(word) for word, owners in listed if language in owners)
+        mine = sum(_foreignness(word) for word, owners in listed if language in owners)
         mine += ARTICLE * (language in begins)
         mine += LETTER * sum(language in owners for owners in hinted)
         theirs = sum(_englishness(word) for word, owners in listed if language not in owners)
@@ -263,10 +265,16 @@ def _languages(words: Sequence[_Word], unknown: Sequence[_Word]) -> tuple[str, .
     return tuple(name for name, lead in leads.items() if lead > best - 1e-6) if best > 0 else ()
 
 
+def _foreignness(word: _Word) -> float:
+    """How far a listed word speaks for its language: all the more, the rarer in English."""
+    rank = dictionary().rank(word.plain)
+    return 1.0 if rank is not None and rank > SELDOM_RANK else 1 - _englishness(word)
+
+
 def _englishness(word: _Word) -> float:
     """How far a word speaks for English: 1 if it is common in captions."""
     words = dictionary()
-    rank = 0 if word.plain in FUNCTION_WORDS else words.rank.get(word.plain)
+    rank = 0 if word.plain in FUNCTION_WORDS else words.rank(word.plain)
     if rank is None:
         return GENERAL if len(word.plain) >= _SHORTEST and word.is_known else 0.0
     return COMMON if rank < COMMON_RANK else GENERAL
@@ -289,7 +297,7 @@ def _is_spelt(word: str) -> bool:
 
 def _is_implausible(word: str) -> bool:
     words = dictionary()
-    return words.plausibility(word) < IMPLAUSIBLE and not words.suggestions(word, 1)
+    return words.plausibility(word) < IMPLAUSIBLE and not words.suggestions(word)
 
 
 def _suggestions(word: _Word) -> tuple[str, ...]:
