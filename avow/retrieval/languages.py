@@ -41,7 +41,9 @@ Owners = dict[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
-class _Lists:
+class LanguageLists:
+    """What `languages.txt` says: names of languages, and who has a word or letter."""
+
     names: dict[str, str]
     articles: Owners
     words: Owners
@@ -49,7 +51,8 @@ class _Lists:
 
 
 @cache
-def _lists() -> _Lists:
+def languages_file() -> LanguageLists:
+    """The lists that come with Avow."""
     names: dict[str, str] = {}
     tables: dict[str, dict[str, set[str]]] = {"article": {}, "words": {}, "letters": {}}
     language = ""
@@ -66,7 +69,7 @@ def _lists() -> _Lists:
     frozen = [
         {key: frozenset(owners) for key, owners in table.items()} for table in tables.values()
     ]
-    return _Lists(names, *frozen)
+    return LanguageLists(names, *frozen)
 
 
 def _forms(word: str) -> set[str]:
@@ -78,28 +81,28 @@ def _forms(word: str) -> set[str]:
 
 def known_languages() -> tuple[str, ...]:
     """The listed languages, widely spoken ones first."""
-    return tuple(_lists().names)
+    return tuple(languages_file().names)
 
 
 def name_of(language: str) -> str:
     """ "German" for "de"."""
-    return _lists().names[language]
+    return languages_file().names[language]
 
 
 def languages_of(word: str) -> frozenset[str]:
     """The languages that list a lower-case word, as it is written or without its accents."""
-    words = _lists().words
+    words = languages_file().words
     return words.get(word, frozenset()) | words.get(plain(word), frozenset())
 
 
 def languages_of_article(word: str) -> frozenset[str]:
     """The languages in which the word is "a" or "an"."""
-    return _lists().articles.get(word, frozenset())
+    return languages_file().articles.get(word, frozenset())
 
 
 def languages_of_letters(word: str) -> frozenset[str]:
     """The languages that write with a letter of the word that English lacks."""
-    table = _lists().letters
+    table = languages_file().letters
     return frozenset().union(*(table.get(letter, ()) for letter in word))
 
 
