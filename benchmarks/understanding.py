@@ -95,11 +95,13 @@ def plural(name: str) -> str:
 
 
 def good_row(queries: Sequence[str]) -> dict[str, Any]:
-    wrong = [query for query in queries if understand(query).problem]
+    answers = [understand(query) for query in queries]
+    wrong = [answer for answer in answers if answer.problem]
+    unknown = [about.word for answer in wrong for about in answer.unknown]
     return {
         "queries": len(queries),
         "not_understood": len(wrong) / len(queries),
-        "examples": wrong[:: max(1, len(wrong) // 10)][:10],
+        "unknown": unknown[:: max(1, len(unknown) // 20)][:20],
     }
 
 
@@ -149,7 +151,7 @@ def error_row(
     queries: Sequence[str], change: Callable[[str, Draw], str], is_caption: bool
 ) -> dict[str, Any]:
     draw = np.random.default_rng(0)
-    chosen = draw.permutation(len(queries))[:MOST].tolist()
+    chosen: list[int] = draw.permutation(len(queries))[:MOST].tolist()
     told, first, missed, unseen = [], [], [], 0
     for query in (queries[place] for place in chosen):
         word, wrong = one_error(query, change, draw)
@@ -164,13 +166,13 @@ def error_row(
         told.append(wrong in offers if is_caption else answer.problem is not None)
         first.append(offers.get(wrong, ())[:1] == (word,))
         if not told[-1]:
-            missed.append(typed)
+            missed.append(wrong)
     return {
         "queries": len(told),
         "told_apart": float(np.mean(told)),
         "first_suggestion_right": float(np.mean(first)),
         "gave_a_known_word": unseen / (unseen + len(told)),
-        "missed": missed[:6],
+        "missed": missed[:10],
     }
 
 

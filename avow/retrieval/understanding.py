@@ -249,7 +249,8 @@ def _kind(content: int) -> Kind:
 
 def _languages(words: Sequence[_Word], unknown: Sequence[_Word]) -> tuple[str, ...]:
     """The languages that agree best with the words; none unless they outweigh English ones."""
-    listed = [(word, languages_of(word.written.lower())) for word in words]
+    distinct = {word.plain: word for word in words}.values()
+    listed = [(word, languages_of(word.written.lower())) for word in distinct]
     if not any(owners for _, owners in listed):
         return ()
     hinted = [languages_of_letters(word.written.lower()) for word in unknown]
