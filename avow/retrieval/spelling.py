@@ -111,22 +111,21 @@ class Dictionary:
         """Known words at the smallest distance, of one or two changes; frequent ones first."""
         if not 2 < len(word) <= LONGEST:
             return ()
-        for distance in (1, 2) if len(word) > _SHORT else (1,):
-            near = self._within(word, distance)
-            if distance == 1:
-                alike = {form: self.rank(form) for form in _sounding(word)}
-                near |= {form: rank for form, rank in alike.items() if rank is not None}
-            if near:
-                # The first letter is seldom wrong.
-                order = {
-                    other: (rank + 20) * (1 if other[0] == word[0] else 10)
-                    for other, rank in near.items()
-                }
-                return tuple(sorted(order, key=lambda other: (order[other], other))[:most])
-        return ()
+        near = self._within(word, 2 if len(word) > _SHORT else 1)
+        for form in _sounding(word):
+            rank = self.rank(form)
+            if rank is not None:
+                near[form] = (1, rank)
+        least = min((distance for distance, _ in near.values()), default=0)
+        order = {
+            other: (rank + 20) * (1 if other[0] == word[0] else 10)  # seldom a wrong start
+            for other, (distance, rank) in near.items()
+            if distance == least
+        }
+        return tuple(sorted(order, key=lambda other: (order[other], other))[:most])
 
-    def _within(self, word: str, distance: int) -> dict[str, int]:
-        """Words so far from this one, with their ranks."""
+    def _within(self, word: str, distance: int) -> dict[str, tuple[int, int]]:
+        """Words at most so far from this one: how far they are, and their ranks."""
         own = np.uint64(_bits_of(word))
         longest = len(word) + distance
         found: list[tuple[int, WordsOfLength, Int[np.ndarray, " places"]]] = []
@@ -143,12 +142,11 @@ class Dictionary:
             codes[rows, :length] = group.codes[places]
             lengths[rows], ranks[rows] = length, group.ranks[places]
             start = rows.stop
-        near = distances(word, codes, lengths) <= distance
+        far = distances(word, codes, lengths)
+        near = far <= distance
         listed = codes[near].view(f"S{longest}").ravel().tolist()
-        return {
-            other.decode(): rank
-            for other, rank in zip(listed, ranks[near].tolist(), strict=True)
-        }
+        measured = zip(far[near].tolist(), ranks[near].tolist(), strict=True)
+        return {other.decode(): pair for other, pair in zip(listed, measured, strict=True)}
 
     # --- what a word looks like -----------------------------------------------------
 
