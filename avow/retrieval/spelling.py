@@ -111,20 +111,20 @@ class Dictionary:
         """Known words at the smallest distance, of one or two changes; frequent ones first."""
         if not 2 < len(word) <= LONGEST:
             return ()
-        near = self._within(word, 2 if len(word) > _SHORT else 1)
+        near = self.within(word, 2 if len(word) > _SHORT else 1)
         for form in _sounding(word):
             rank = self.rank(form)
             if rank is not None:
                 near[form] = (1, rank)
         least = min((distance for distance, _ in near.values()), default=0)
         order = {
-            other: (rank + 20) * (1 if other[0] == word[0] else 10)  # seldom a wrong start
+            other: likely_first(word, other, rank)
             for other, (distance, rank) in near.items()
             if distance == least
         }
-        return tuple(sorted(order, key=lambda other: (order[other], other))[:most])
+        return tuple(sorted(order, key=lambda other: order[other])[:most])
 
-    def _within(self, word: str, distance: int) -> dict[str, tuple[int, int]]:
+    def within(self, word: str, distance: int) -> dict[str, tuple[int, int]]:
         """Words at most so far from this one: how far they are, and their ranks."""
         own = np.uint64(_bits_of(word))
         longest = len(word) + distance
@@ -206,6 +206,11 @@ def _levels(counts: bytes) -> tuple[Int[np.ndarray, " levels"], Int[np.ndarray, 
     """The rank that each level begins with, and how many words it has."""
     sizes = np.array(counts.split(), dtype=np.int64)
     return (2 ** (np.arange(len(sizes)) / _LEVELS) - 1).round().astype(np.int64), sizes
+
+
+def likely_first(word: str, other: str, rank: int) -> tuple[int, str]:
+    """Order words of one distance: frequent ones first; the first letter is seldom wrong."""
+    return (rank + 20) * (1 if other[0] == word[0] else 10), other
 
 
 def distances(
