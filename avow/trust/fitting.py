@@ -41,8 +41,7 @@ from avow.trust.policy import (
     HeldOut,
     Policy,
     kind_of,
-    names_with_words,
-    with_words,
+    of_query,
 )
 from avow.trust.probability import Probability, fit_probability
 from avow.trust.risk_control import Promise, promise
@@ -68,10 +67,17 @@ class CalibrationQueries:
     scored: ScoredQueries
     words: Int[np.ndarray, " queries"]
     """How many words each query has; 0 for a photograph."""
+    common: Float[np.ndarray, " queries"] | None = None
+    """How common the words of each query are (`retrieval.commonness`); None for photographs."""
 
     def only(self, chosen: Int[np.ndarray, " some"]) -> "CalibrationQueries":
         """Some of the queries over the same candidates."""
-        return CalibrationQueries(self.style, self.scored.queries(chosen), self.words[chosen])
+        return CalibrationQueries(
+            self.style,
+            self.scored.queries(chosen),
+            self.words[chosen],
+            None if self.common is None else self.common[chosen],
+        )
 
 
 class FitOptions(TypedDict, total=False):
@@ -255,7 +261,7 @@ def _with_number(policy: Policy, askings: Sequence[CalibrationQueries], seed: in
     for _, other in halved:
         some = other.only(_some(len(other.words), seed))
         summary, order = summarise(some.scored.asked())
-        found = known.number(summary, some.words, behind(some.scored, order))
+        found = known.number(summary, behind(some.scored, order), some.words, some.common)
         assert found is not None
         expected.append(found.expected)
         true.append(some.scored.match.sum(1))
@@ -281,7 +287,7 @@ def _behind(
     """Features, truth, gallery sizes and groups of a sample of candidates behind the hits."""
     some = asking.only(_some(len(asking.words), seed))
     summary, order = summarise(some.scored.asked())
-    features, words = policy._features(summary, some.words)
+    features, words = policy.features(summary, some.words, some.common)
     stated = -np.sort(-predict(policy.probability, features, summary.gallery), axis=1)
     hits, _, _ = policy.anything_of(features, stated, summary.gallery)
     others = behind(some.scored, order)
@@ -387,10 +393,9 @@ def _see(
     words = asking.words[hits.queries]
     # groups of different kinds must not be taken for the same
     groups = _together(scored.groups)[hits.queries].astype(np.int64) + offset * 10_000_000
-    features = with_words(hits.features, words)
-    return Hits(
-        names_with_words(hits.names), features, hits.right, hits.gallery, groups, hits.queries
-    )
+    common = None if asking.common is None else asking.common[hits.queries]
+    names, features = of_query(hits.names, hits.features, words, common)
+    return Hits(names, features, hits.right, hits.gallery, groups, hits.queries)
 
 
 def _anywhere(

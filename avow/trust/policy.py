@@ -51,7 +51,7 @@ DELTA = 0.1
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 MAX_FALSE_REFUSALS = 0.02
 """Share of queries with a relevant hit among the first ten that may get "nothing found"."""
-_LOG_WORDS = "log words"
+_LOG_WORDS, _COMMON = "log words", "common"
 _ODD = 0.15  # share of features outside the fitted range that makes a query unusual
 
 
@@ -179,6 +179,7 @@ class Policy:
         answers: TopKSummary | Scores,
         words: Int[np.ndarray, " queries"] | None = None,
         *,
+        common: Float[np.ndarray, " queries"] | None = None,
         bank: Scores | Background | None = None,
         shown: int = SHOWN,
         risk: float | None = None,
@@ -189,18 +190,20 @@ class Policy:
 
         answers: similarities [queries, candidates] (or one such matrix per view), or the
         summary of what an engine returned (`top_k.summarise_best`). words: number of words
-        of every query; needed if the policy was fitted with it. bank: similarities of the
+        of every query, common: how common its words are; each needed if the policy was
+        fitted with it. bank: similarities of the
         reference queries to the same candidates; needed if the policy was fitted with one.
         strict: refuse another model, instead of reporting a doubt. now: model, gallery or
         style of this search, to be compared with `conditions`.
         """
         if isinstance(answers, TopKSummary):
-            return self._judge(answers, words, shown, risk, strict, now)
+            return self._judge(answers, (words, common), shown, risk, strict, now)
         batch = QueryBatch(
             views_of(answers), 0, self.tau, self.kind, background_of(bank, self.tau)
         )
         summary, order = summarise(batch)
-        judged = self._judge(summary, words, shown, risk, strict, {**now, "exact": True})
+        query = (words, common)
+        judged = self._judge(summary, query, shown, risk, strict, {**now, "exact": True})
         evidence = log_evidence(batch.together, self.tau, self.kind)
         return replace(
             judged,
@@ -227,13 +230,13 @@ class Policy:
     def _judge(
         self,
         summary: TopKSummary,
-        words: Int[np.ndarray, " queries"] | None,
+        query: tuple[Int[np.ndarray, " queries"] | None, Float[np.ndarray, " queries"] | None],
         shown: int,
         risk: float | None,
         strict: bool,
         now: dict[str, Any],
     ) -> Judgements:
-        features, words = self._features(summary, words)
+        features, words = self.features(summary, *query)
         sizes = summary.gallery
         different = self.conditions.differences(int(sizes.max()), **now)
         _refuse_other_model(different if strict else [])
@@ -308,31 +311,45 @@ class Policy:
         return agree(stated, self.anything(together, sizes))
 
     def number(
-        self, summary: TopKSummary, words: Int[np.ndarray, " queries"], behind: Behind
+        self,
+        summary: TopKSummary,
+        behind: Behind,
+        words: Int[np.ndarray, " queries"] | None = None,
+        common: Float[np.ndarray, " queries"] | None = None,
     ) -> Number | None:
         """How many items of the gallery fit each query; None for policies that cannot say."""
         if self.anything is None or self.tail is None:
             return None
-        features, words = self._features(summary, words)
+        features, words = self.features(summary, words, common)
         stated = -np.sort(-predict(self.probability, features, summary.gallery), axis=1)
         hits, _, _ = self.anything_of(features, stated, summary.gallery)
         return number(hits, behind, self.tail, self.spread, words)
 
-    def _features(
-        self, summary: TopKSummary, words: Int[np.ndarray, " queries"] | None
+    def features(
+        self,
+        summary: TopKSummary,
+        words: Int[np.ndarray, " queries"] | None,
+        common: Float[np.ndarray, " queries"] | None = None,
     ) -> tuple[Float[np.ndarray, "queries shown features"], Int[np.ndarray, " queries"]]:
         """What the probabilities read, and the number of words of every query."""
-        features, names = describe(summary), summary.names
-        if _LOG_WORDS in self.probability.names:
+        features, names, wanted = describe(summary), summary.names, self.probability.names
+        if _LOG_WORDS in wanted:
             if words is None:
                 raise BadData(
                     "The policy reads how many words a query has. Expected `words`, one "
                     "number per query (0 for a photograph); pass it."
                 )
-            features, names = with_words(features, words), names_with_words(names)
-        if names != self.probability.names:
+            if _COMMON in wanted and common is None:
+                raise BadData(
+                    "The policy reads how common a query is. Expected `common`, one number "
+                    "per query; pass what `avow.retrieval.commonness` gives."
+                )
+            names, features = of_query(
+                names, features, words, common if _COMMON in wanted else None
+            )
+        if names != wanted:
             raise WrongTrust(
-                f"The policy reads {len(self.probability.names)} numbers per hit and the "
+                f"The policy reads {len(wanted)} numbers per hit and the "
                 f"search gives {len(names)}. Expected the same bank of reference queries (or "
                 "none) as when it was fitted; calibrate again."
             )
@@ -412,6 +429,28 @@ def with_words(
 def names_with_words(names: tuple[str, ...]) -> tuple[str, ...]:
     """Names of the features of `with_words`."""
     return (*names, _LOG_WORDS, *(f"{name} x {_LOG_WORDS}" for name in names))
+
+
+def of_query(
+    names: tuple[str, ...],
+    features: Float[np.ndarray, "queries shown features"],
+    words: Int[np.ndarray, " queries"],
+    common: Float[np.ndarray, " queries"] | None,
+) -> tuple[tuple[str, ...], Float[np.ndarray, "queries shown more"]]:
+    """Append what is known of the query itself, and its product with every feature.
+
+    Hardly any picture stands out for what many show ("a dog", "man"), as none does for what is
+    not there; the same features mean more where people name a thing often.
+    """
+    wide, wide_names = with_words(features, words), names_with_words(names)
+    if common is None:
+        return wide_names, wide
+    column = common.astype(np.float32)[:, None, None]
+    alone = np.broadcast_to(column, (*features.shape[:2], 1))
+    return (
+        (*wide_names, _COMMON, *(f"{name} x {_COMMON}" for name in names)),
+        np.concatenate([wide, alone, features * column], axis=2, dtype=np.float32),
+    )
 
 
 def kind_of(
