@@ -57,12 +57,13 @@ def run_stopped(content: dict, run: Path, batch: int) -> None:
     def learn_and_stop(self, given):
         nonlocal seen
         seen += 1
+        if seen == batch - 1:
+            patch.setattr(loop, "SAVE_EVERY", -1.0)  # after every batch
         if seen == batch:
             raise KeyboardInterrupt
         return learn(self, given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "SAVE_EVERY", -1.0)  # after every batch
         patch.setattr(loop.Learner, "learn", learn_and_stop)
         with pytest.raises(KeyboardInterrupt):
             run_recipe(content, run)
