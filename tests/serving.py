@@ -83,15 +83,26 @@ def index_once(base: Path) -> Path:
     index_folders(
         [place / "pictures"],
         index=place / "index",
-        encoder=open_encoder(str(place / "model")),
+        encoder=encoder_of(place / "index"),
     )
     return place / "index"
+
+
+@cache
+def encoder_of(index: Path) -> Any:
+    """The model of the index, opened once; building its networks takes seconds."""
+    return open_encoder(str(index.parent / "model"))
+
+
+def opened(index: Path) -> Retriever:
+    """A retriever of its own, with the model that others have too."""
+    return Retriever(Library.open(index, encoder_of(index)), encoder_of(index))
 
 
 def copy_of(index: Path, place: Path) -> Retriever:
     """An index of copies of the same pictures, to change them."""
     shutil.copytree(index.parent / "pictures", place / "pictures")
-    encoder = open_encoder(str(index.parent / "model"))
+    encoder = encoder_of(index)
     index_folders([place / "pictures"], index=place / "index", encoder=encoder)
     return Retriever(Library.open(place / "index", encoder), encoder)
 

@@ -322,7 +322,7 @@ def test_everything_to_press_has_a_name(visit, address):
 
 
 def test_a_server_that_went_away_is_told(visit, index):
-    with serving.Server(app_of(Retriever.open(index))) as address:
+    with serving.Server(app_of(serving.opened(index))) as address:
         seen = visit(f"{address}/")
         ready(seen, ".wall .look")
         seen.page.wait_for_load_state("networkidle")
@@ -333,7 +333,7 @@ def test_a_server_that_went_away_is_told(visit, index):
 
 
 def test_a_token_is_asked_for(visit, index):
-    with serving.Server(app_of(Retriever.open(index), token="open sesame")) as address:
+    with serving.Server(app_of(serving.opened(index), token="open sesame")) as address:
         seen = visit(f"{address}/")
         page = ready(seen, '.state[data-is="locked"]')
         page.fill("#token", "open sesame")
