@@ -642,6 +642,43 @@ def test_readers_see_whole_states_while_a_writer_adds(photos, index):
     assert len(check_whole(index)) == 56
 
 
+AT_ONCE = """
+import sys, threading
+from pathlib import Path
+from avow.retrieval.library import Library
+
+with Library.open(Path(sys.argv[1])) as library:
+    ids = library.find()
+
+    def read(what):
+        for _ in range(1000):
+            what()
+
+    read_items, read_folders = lambda: library.items(ids), library.folders
+    threads = [threading.Thread(target=read, args=[w]) for w in (read_items, read_folders) * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print("done")
+"""
+
+
+def test_threads_that_read_items_and_folders_do_not_stop_each_other(photos, index):
+    """SQLite calls Python for checksums. A second thread inside the same connection holds the
+    interpreter and waits for SQLite, while the first holds SQLite and waits for the interpreter.
+    """
+    run(photos, index)
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE, str(index)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,  # seconds: it only ends a test that would hang
+    )
+    assert (done.stdout, done.stderr) == ("done\n", "")
+
+
 def test_rows_nobody_names_are_written_anew(photos, index, monkeypatch):
     monkeypatch.setattr("avow.retrieval.indexing._FEW", 3)
     for number in range(40):
