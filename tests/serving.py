@@ -207,12 +207,6 @@ class Server:
         self.server.should_exit = True
         self.thread.join()
         self.listening.close()
-        # Connections whose answers were given up stay open, as they would not if the process
-        # ended; a browser has six to an address, and would wait for them without end.
-        for connection in self.server.server_state.connections:
-            held = connection.transport.get_extra_info("socket")  # type: ignore[union-attr]
-            with suppress(OSError):
-                held.shutdown(socket.SHUT_RDWR)
 
 
 def wait_until(state: Callable[[], object], seconds: float = 300.0) -> None:

@@ -665,8 +665,8 @@ print("done")
 
 
 def test_threads_that_read_items_and_folders_do_not_stop_each_other(photos, index):
-    """SQLite calls Python for checksums. A second thread inside the same connection holds the
-    interpreter and waits for SQLite, while the first holds SQLite and waits for the interpreter.
+    """SQLite calls Python for checksums, so one thread may hold SQLite and wait for the
+    interpreter, while another inside the same connection holds that and waits for SQLite.
     """
     run(photos, index)
     done = subprocess.run(
