@@ -4,8 +4,9 @@ A data or browser test that cannot run is no failure, but it must not pass for a
 success either, so each one is named with its reason at the end of every run.
 """
 
+import faulthandler
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from browser import browser, visit
@@ -17,6 +18,10 @@ TIERS = ("data", "browser")
 RAN = ("passed", "failed", "xfailed", "xpassed")
 LONG = "AVOW_LONG_TESTS"
 """Set by `make test-long`: more examples of every property, and the tests marked `long`."""
+
+HANGS = 1800.0
+"""Seconds after which a test is taken to hang: its process says where, and ends."""
+_STDERR = pytest.StashKey[int]()
 
 # no deadline: how fast a machine is decides no test
 settings.register_profile("short", max_examples=25, deadline=None)
@@ -33,10 +38,21 @@ def avow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_STDERR] = os.dup(2)  # before pytest captures it
     if hasattr(config, "workerinput"):  # one of several processes of pytest-xdist
         import torch
 
         torch.set_num_threads(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A deadlock that holds the interpreter cannot be ended from inside it."""
+    faulthandler.dump_traceback_later(HANGS, exit=True, file=item.config.stash[_STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,7 @@
-"""Run by `torchrun` from test_parallel.py: training gradients, shared by all processes."""
+"""Run by `torchrun` from test_parallel.py: training gradients, shared by all processes.
+
+Then, in the same two processes, the training run that the recipe `toy.toml` describes.
+"""
 
 import sys
 from pathlib import Path
@@ -9,6 +12,7 @@ from accelerate import Accelerator
 from samples import SIZES, regions, tokens
 
 from avow import losses, methods
+from avow.cli import app
 from avow.core import folder
 from avow.core.contracts import Lesson, Regions, Tokens
 from avow.training.compare import Comparison
@@ -24,6 +28,8 @@ def main() -> None:
     for name, (gather, method) in CASES.items():
         found = gradient(accelerator, gather, method)
         torch.save(found, where / f"{name}-{accelerator.process_index}.pt")
+    words = ["train", str(where / "toy.toml"), "--out", str(where / "run"), "--device", "cpu"]
+    app(words, standalone_mode=False)
     if dist.is_initialized():  # threads of gloo that outlive the process abort it
         dist.barrier()
         dist.destroy_process_group()

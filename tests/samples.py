@@ -1,5 +1,6 @@
 """Small made-up inputs that several test files share."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,8 @@ import numpy as np
 import torch
 
 from avow.core.contracts import Regions, Tokens
+from avow.core.datasets import PairedDataset
+from avow.data.opening import open_dataset
 
 SIZES = {"visual_dim": 12, "vocabulary": 30, "dim": 8, "word_dim": 6}
 SMALLER = {
@@ -17,6 +20,12 @@ SMALLER = {
     "vsrn": {"caption_dim": 16, "caption_word_dim": 8},
 }
 """Settings with which a method learns the small recipe in a minute."""
+
+
+@cache
+def opened_once(name: str) -> PairedDataset:
+    """A dataset of AVOW_DATA; a large one takes seconds to open, and nobody changes it."""
+    return open_dataset(name)
 
 
 def image_processor(family: str) -> Any:

@@ -21,6 +21,7 @@ import torch
 from PIL import Image
 
 from avow import backbones
+from avow.api import Limits
 from avow.api.connections import server_of
 from avow.assembly.model import Model, build_tokeniser, build_views
 from avow.assembly.photographs import grid_regions, open_photograph
@@ -38,6 +39,15 @@ from avow.trust.policy import Judgements, Policy
 from avow.trust.risk_control import Promise
 from avow.trust.top_k import TopKSummary
 
+LONG = 600.0  # seconds: it only ends a test that would hang
+PATIENT = Limits(
+    seconds=LONG,
+    header_seconds=LONG,
+    body_seconds=LONG,
+    request_seconds=LONG,
+    answer_seconds=LONG,
+)
+"""Limits that no machine is too slow for."""
 SIZE, GRID, EDGE, ROUNDS = 128, 3, 320, 4
 CAT = "a cat with long whiskers"
 ROCKET = "a rocket stands on its launch pad at dusk"
@@ -73,15 +83,26 @@ def index_once(base: Path) -> Path:
     index_folders(
         [place / "pictures"],
         index=place / "index",
-        encoder=open_encoder(str(place / "model")),
+        encoder=encoder_of(place / "index"),
     )
     return place / "index"
+
+
+@cache
+def encoder_of(index: Path) -> Any:
+    """The model of the index, opened once; building its networks takes seconds."""
+    return open_encoder(str(index.parent / "model"))
+
+
+def opened(index: Path) -> Retriever:
+    """A retriever of its own, with the model that others have too."""
+    return Retriever(Library.open(index, encoder_of(index)), encoder_of(index))
 
 
 def copy_of(index: Path, place: Path) -> Retriever:
     """An index of copies of the same pictures, to change them."""
     shutil.copytree(index.parent / "pictures", place / "pictures")
-    encoder = open_encoder(str(index.parent / "model"))
+    encoder = encoder_of(index)
     index_folders([place / "pictures"], index=place / "index", encoder=encoder)
     return Retriever(Library.open(place / "index", encoder), encoder)
 
@@ -122,6 +143,7 @@ def _taught(photographs: list[Image.Image], captions: list[str], of: list[int]) 
     for view in views:
         for parameter in view.pretrained_parameters():
             parameter.requires_grad_(False)
+    readers = _read_once(views)
     fresh = [p for view in views for p in view.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(fresh, lr=2e-3)
     for step in range(4 * ROUNDS):
@@ -139,8 +161,30 @@ def _taught(photographs: list[Image.Image], captions: list[str], of: list[int]) 
             optimiser.zero_grad()
             value.backward()
             optimiser.step()
+    for reader in readers:
+        del reader.forward  # the method of its class again
     visual = {"dim": backbone.dim, "parts": GRID**2, "identity": backbone.identity}
     return Model(recipe, [view.eval() for view in views], tokeniser, visual)
+
+
+def _read_once(views: list[Any]) -> list[Any]:
+    """Frozen text networks that read the same captions in every round read them once.
+
+    The networks of all views are the same, so they share what they have read.
+    """
+    readers = [view.text.transformer for view in views]
+    read, states = readers[0].forward, {}
+
+    def forward(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+        key = tuple(input_ids.flatten().tolist())
+        if key not in states:
+            with torch.no_grad():
+                states[key] = read(input_ids=input_ids, attention_mask=attention_mask)
+        return states[key]
+
+    for reader in readers:
+        reader.forward = forward
+    return readers
 
 
 class Server:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from search_samples import ColourEncoder, colours_of, save_pictures, toy_model
+from serving import PATIENT
 from test_cli import command
 
 from avow.api import create_app
@@ -222,7 +223,9 @@ def test_a_stricter_risk_answers_less(place, calibrated):
 def test_a_risk_next_to_nothing_is_not_answered(place, calibrated):
     """The smallest numbers of floating point, over the server as over Python."""
     retriever = open_at(place)
-    with TestClient(create_app(retriever), base_url="http://127.0.0.1") as client:
+    with TestClient(
+        create_app(retriever, limits=PATIENT), base_url="http://127.0.0.1"
+    ) as client:
         for risk in ("1e-320", "5e-324"):
             found = client.get("/api/search", params={"text": "red", "k": 3, "risk": risk})
             assert found.status_code == 200

@@ -552,6 +552,9 @@ def test_the_command_says_what_is_damaged(command, index, tmp_path):
     assert (code, out) == (1, "") and "There is no index" in err
 
 
+COUNT = 60 if os.environ.get("AVOW_LONG_TESTS") else 30
+
+
 @pytest.mark.slow
 def test_random_damages_are_told_or_harmless(tmp_path):
     """`benchmarks/damage.py` draws a thousand."""
@@ -560,6 +563,6 @@ def test_random_damages_are_told_or_harmless(tmp_path):
         from damage import damaged_indexes
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
-    found = damaged_indexes(tmp_path, 60, seed=1)
-    assert found["wrong"] == [] and found["told"] + found["harmless"] == 60
-    assert found["told"] > 20 and found["repaired"] == found["repairs"] > 0
+    found = damaged_indexes(tmp_path, COUNT, seed=1)
+    assert found["wrong"] == [] and found["told"] + found["harmless"] == COUNT
+    assert found["told"] > COUNT // 3 and found["repaired"] == found["repairs"] > 0

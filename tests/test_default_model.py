@@ -8,10 +8,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from samples import opened_once
 
 from avow.core.places import packaged_folder
 from avow.core.searching import Encoder
-from avow.data.opening import dataset_file, open_dataset
+from avow.data.opening import dataset_file
 from avow.data.readers.sample import build as open_sample
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.encoders.run import ModelEncoder
@@ -46,7 +47,7 @@ def test_a_server_encodes_texts_to_the_same_vectors(tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     monkeypatch.setenv("AVOW_HOME", str(tmp_path))
     quick = ModelEncoder.open(packaged_folder(), "default")
-    texts = ["a dog", "two children in red coats run over the snow", "dog " * 600]
+    texts = ["a dog", "two children in red coats run over the snow", "dog " * 100]
     plain = quick.encode_texts(texts)
     quick.quicken()
     assert quick._quick is not None
@@ -111,7 +112,7 @@ def test_nothing_that_is_tested_was_learnt():
     objects = json.loads(dataset_file("coco", "objects.json").read_text())
     entries = []
     for name in ("flickr8k", "coco"):
-        splits = open_dataset(name).splits
+        splits = opened_once(name).splits
         kept_back = {i for part in ("dev", "test") for i in splits[part].image_ids}
         assert kept_back.isdisjoint(splits["train"].image_ids)
         assert kept_back.isdisjoint(objects)
@@ -126,7 +127,7 @@ def test_nothing_that_is_tested_was_learnt():
 
 @pytest.mark.data
 def test_the_bank_asks_nothing_that_is_tested(encoder):
-    opened = [open_dataset(name).splits for name in ("flickr8k", "coco")]
+    opened = [opened_once(name).splits for name in ("flickr8k", "coco")]
     tested = {
         text.strip().lower()
         for splits in opened

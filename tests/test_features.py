@@ -312,13 +312,17 @@ import sys, time
 from pathlib import Path
 from test_features import Colours, dataset_of, make
 
-class Slow(Colours):
+class Waiting(Colours):
+    seen = 0
+
     def prepare(self, photograph):
-        time.sleep(0.05)
+        self.seen += 1
+        while self.seen == 30:  # until it is killed
+            time.sleep(1)
         return super().prepare(photograph)
 
 files = sorted(Path(sys.argv[1]).glob("*.jpg"))
-make(dataset_of(files), Path(sys.argv[2]), Slow(), workers=1)
+make(dataset_of(files), Path(sys.argv[2]), Waiting(), workers=1)
 """
 
 

@@ -64,7 +64,7 @@ def run(code: str, *words: str, home: Path, check: bool = True) -> subprocess.Co
         text=True,
         env=environment,
         cwd=home,
-        timeout=300,
+        timeout=1800,  # seconds: it only ends a test that would hang
     )
     assert not check or done.returncode == 0, done.stderr
     return done
@@ -144,15 +144,16 @@ def test_audit_by_the_shipped_model(home):
 SERVE = """
 import importlib, threading, urllib.request
 serve = importlib.import_module("avow.cli.serve")  # the module; the command has its name
-from avow.api import create_app
+from avow.api import Limits, create_app
 from avow.api.connections import server_of
 
 listening = serve.listen("127.0.0.1", 0)
-app = create_app(serve._open("index", None), token=None, hosts=["127.0.0.1"])
+limits = Limits(seconds=600)
+app = create_app(serve._open("index", None), token=None, hosts=["127.0.0.1"], limits=limits)
 server = server_of(app)
 threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
 address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-answer = urllib.request.urlopen(address + "/api/search?text=a+red+ring", timeout=60)
+answer = urllib.request.urlopen(address + "/api/search?text=a+red+ring", timeout=600)
 print(answer.read().decode())
 server.should_exit = True
 """

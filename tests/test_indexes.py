@@ -66,7 +66,7 @@ def away(server):
 
 
 def _soon_says(log: Path, words: str) -> bool:
-    for _ in range(600):
+    for _ in range(6000):
         if words in log.read_text():
             return True
         time.sleep(0.1)

@@ -1,9 +1,11 @@
 """Benchmarks of runs train their grid, go on where they stopped, and sum up what came out."""
 
+import importlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,25 +23,49 @@ def toy(tmp_path) -> str:
     return str(tmp_path / "toy.toml")
 
 
-def run(script: str, *words: str) -> str:
-    command = [sys.executable, str(ROOT / "benchmarks" / script), "--device", "cpu", *words]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def run(monkeypatch, capsys) -> Callable[..., str]:
+    """Run a benchmark and its runs in this process; give what it prints."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+    def go(script: str, *words: str) -> str:
+        monkeypatch.setattr(sys, "argv", [script, "--device", "cpu", "--here", *words])
+        importlib.import_module(script.removesuffix(".py")).main()
+        return capsys.readouterr().out
+
+    return go
 
 
 @pytest.mark.slow
-def test_a_small_grid(tmp_path, toy):
+def test_a_script_runs_each_command_in_a_process_of_its_own(tmp_path, toy):
+    results = ROOT / "benchmarks" / "results" / "processes-test.json"
+    words = ["--device", "cpu", "--seeds", "0", "--runs", str(tmp_path), "processes-test", toy]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    try:
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "benchmarks" / "recipes.py"), *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "1 runs -> " in done.stdout
+        assert json.loads(results.read_text())["summary"][toy]["seeds"] == [0]
+    finally:
+        results.unlink(missing_ok=True)
+
+
+@pytest.mark.slow
+def test_a_small_grid(tmp_path, toy, run):
     results = ROOT / "benchmarks" / "results" / "noise-test.json"
     words = [
         *("--noise", "0", "0.5", "--seeds", "0", "--runs", str(tmp_path / "runs")),
-        *("--name", "noise-test", "--here", "--recipes", toy),
+        *("--name", "noise-test", "--recipes", toy),
     ]
     try:
         run("noise.py", *words)
         # the second time nothing is trained, and what cannot be does not stop the rest
-        told = run("noise.py", *words, f"{toy}+loss.tau=-1")
+        told = run("noise.py", *words, f"{toy}+loss.tau=-1.0")
         found = json.loads(results.read_text())
         assert len(found["runs"]) == 2 and ": rSum" not in told
         assert "tau" in told and "2 of 4 runs are left" in told
@@ -53,7 +79,7 @@ def test_a_small_grid(tmp_path, toy):
 
 
 @pytest.mark.slow
-def test_seeds_are_added_to_earlier_ones(tmp_path, toy):
+def test_seeds_are_added_to_earlier_ones(tmp_path, toy, run):
     results = ROOT / "benchmarks" / "results" / "recipes-test.json"
     short = f"{toy}+train.lr=0.01"
     where = ["--runs", str(tmp_path / "runs"), "recipes-test", short]

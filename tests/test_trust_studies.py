@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import opened_once
 from scipy.stats import kendalltau
 from torch import nn
 
@@ -26,7 +27,7 @@ from avow.data.captions import TokenTable
 from avow.data.corruption import compact_regions, corrupt_captions, corrupt_words
 from avow.data.features import NpyRows
 from avow.data.judgements import JudgedPairs, read_judgements
-from avow.data.opening import data_home, dataset_file, open_dataset
+from avow.data.opening import data_home, dataset_file
 from avow.metrics.agreement import auroc_interval, kendall_tau_c, tau_c_interval
 from avow.metrics.rejection import auroc
 from avow.study.corruption import BINS, Stating, corruption_study, rises
@@ -784,7 +785,7 @@ def real(name: str, file: str) -> Path:
 @pytest.mark.data
 def test_experts_judged_5822_pairs_of_flickr8k():
     judged = read_judgements(real("flickr8k", "expert_judgements.json"))
-    split = open_dataset("flickr8k").splits["test"]
+    split = opened_once("flickr8k").splits["test"]
     found = judged.within(split.image_ids, split.image_of)
     assert len(judged) == len(found) == 5822
     assert found.own.sum() == 158
@@ -798,7 +799,7 @@ def test_experts_judged_5822_pairs_of_flickr8k():
 @pytest.mark.data
 def test_short_queries_of_coco_dev():
     objects = read_objects(real("coco", "objects_dev.json"))
-    split = open_dataset("coco").splits["dev"]
+    split = opened_once("coco").splits["dev"]
     whole, plain, spoken, phrase = query_sets(split)
     assert whole.queries == split.captions
     assert whole.match[np.arange(len(split.captions)), split.image_of].all()

@@ -25,7 +25,7 @@ def index(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(index):
-    with serving.Server(create_app(serving.judged(Retriever.open(index)))) as where:
+    with serving.Server(app_of(serving.judged(Retriever.open(index)))) as where:
         yield where
 
 
@@ -33,11 +33,15 @@ def address(index):
 def test_the_model_that_ships_with_avow_answers_and_refuses(visit, index, tmp_path):
     """No stand-in anywhere: its own model, its own trust, the same photographs."""
     index_folders([index.parent / "pictures"], index=tmp_path, encoder=open_encoder())
-    with serving.Server(create_app(Retriever.open(tmp_path))) as address:
+    with serving.Server(app_of(Retriever.open(tmp_path))) as address:
         seen = visit(f"{address}/?q=a+cup+of+coffee")
         first = ready(seen, FOUND).locator("#shown > .grid .look").first
         assert "coffee" in (first.get_attribute("aria-label") or first.inner_html())
         ready(visit(f"{address}/?q=an+elephant+drinking+from+a+river"), REFUSED)
+
+
+def app_of(retriever, **more):
+    return create_app(retriever, limits=serving.PATIENT, **more)
 
 
 def ready(seen, selector, **more):
@@ -194,7 +198,7 @@ def test_why_shows_words_heat_and_what_is_similar(visit, address):
 def test_feedback_is_kept_and_undone(visit, index, tmp_path_factory):
     retriever = serving.judged(serving.copy_of(index, tmp_path_factory.mktemp("told")))
     said = lambda: [(one.query["text"], one.good) for one in retriever.library.feedback()]  # noqa: E731
-    with serving.Server(create_app(retriever)) as address:
+    with serving.Server(app_of(retriever)) as address:
         seen = asked(visit, address, CAT)
         page = ready(seen, FOUND)
         yes, no = page.locator("#shown > .grid .fits button").all()[:2]
@@ -212,7 +216,7 @@ def test_feedback_is_kept_and_undone(visit, index, tmp_path_factory):
 
 def test_the_index_tells_about_itself_and_scans(visit, index, tmp_path_factory):
     place = tmp_path_factory.mktemp("scanned")
-    with serving.Server(create_app(serving.copy_of(index, place))) as address:
+    with serving.Server(app_of(serving.copy_of(index, place))) as address:
         seen = visit(f"{address}/")
         page = ready(seen, ".wall .look")
         assert page.inner_text("#index-line") == "18 pictures"
@@ -318,9 +322,10 @@ def test_everything_to_press_has_a_name(visit, address):
 
 
 def test_a_server_that_went_away_is_told(visit, index):
-    with serving.Server(create_app(Retriever.open(index))) as address:
+    with serving.Server(app_of(serving.opened(index))) as address:
         seen = visit(f"{address}/")
         ready(seen, ".wall .look")
+        seen.page.wait_for_load_state("networkidle")
     seen.page.fill("#text", CAT)
     seen.page.press("#text", "Enter")
     ready(seen, '.state[data-is="offline"]')
@@ -328,7 +333,7 @@ def test_a_server_that_went_away_is_told(visit, index):
 
 
 def test_a_token_is_asked_for(visit, index):
-    with serving.Server(create_app(Retriever.open(index), token="open sesame")) as address:
+    with serving.Server(app_of(serving.opened(index), token="open sesame")) as address:
         seen = visit(f"{address}/")
         page = ready(seen, '.state[data-is="locked"]')
         page.fill("#token", "open sesame")
@@ -343,7 +348,7 @@ def test_a_name_cannot_become_markup(visit, index, tmp_path_factory):
     copied = serving.copy_of(index, place)
     (place / "pictures" / "chelsea.jpg").rename(place / "pictures" / evil)
     serving.index_folders([place / "pictures"], index=place / "index", encoder=copied.encoder)
-    with serving.Server(create_app(serving.judged(copied))) as address:
+    with serving.Server(app_of(serving.judged(copied))) as address:
         seen = asked(visit, address, CAT)
         page = ready(seen, FOUND)
         assert names(page) == [evil]

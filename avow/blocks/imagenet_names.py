@@ -78,6 +78,10 @@ def name_vectors() -> Float[Tensor, "names dim"]:
     read = tokeniser.encode_batch([f"a photo of a {name}" for name in imagenet_names()])
     ids = torch.tensor([one.ids for one in read])
     present = torch.tensor([one.attention_mask for one in read]).bool()
-    states = AdaptedTransformer("minilm", 1).eval()(ids, present)
-    means = (states * present[..., None]).sum(1) / present.sum(1, keepdim=True)
+    lengths = present.sum(1)
+    means = torch.zeros(len(ids), 384)
+    transformer = AdaptedTransformer("minilm", 1).eval()
+    for length in lengths.unique():  # without padding
+        rows = lengths == length
+        means[rows] = transformer(ids[rows, :length], present[rows, :length]).mean(1)
     return nn.functional.normalize(means, dim=-1)

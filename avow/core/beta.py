@@ -33,20 +33,20 @@ def betainc(
 def _fraction(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The continued fraction of the incomplete beta function."""
     c = np.ones_like(a)
-    d = 1 / _kept(1 - (a + b) * x / (a + 1))
-    value = d
+    d = 1 - (a + b) * x / (a + 1)
+    d[np.abs(d) < _SMALL] = _SMALL
+    d = 1 / d
+    value = d.copy()
     for m in range(1, _STEPS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d, c = 1 / _kept(1 + even * d), _kept(1 + even / c)
-        value = value * d * c
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d, c = 1 / _kept(1 + odd * d), _kept(1 + odd / c)
-        value = value * d * c
+        for term in (even, odd):
+            c = 1 + term / c
+            d = 1 + term * d
+            c[np.abs(c) < _SMALL] = _SMALL
+            d[np.abs(d) < _SMALL] = _SMALL
+            d = 1 / d
+            value *= c * d
         if (np.abs(d * c - 1) < 1e-15).all():
             break
     return value
-
-
-def _kept(values: np.ndarray) -> np.ndarray:
-    """The same, kept away from 0."""
-    return np.where(np.abs(values) < _SMALL, _SMALL, values)

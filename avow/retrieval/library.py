@@ -131,7 +131,10 @@ class Library:
     @property
     def _sealed(self) -> bool:
         """Whether the catalogue has checksums; a writer may add them at any time."""
-        return is_sealed(self._link)
+        # SQLite calls Python for checksums: two threads inside one connection would each
+        # wait for the other, one for SQLite and one for the interpreter, and all others too
+        with self._lock:
+            return is_sealed(self._link)
 
     @property
     def dim(self) -> int:

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import opened_once
 
 from avow.core.fingerprint import of_text
-from avow.data.opening import data_home, open_dataset
+from avow.data.opening import data_home
 from avow.data.words import by_rules, sentence_words, sentences, word_tokenize
 
 FROZEN = json.loads(
@@ -66,7 +67,7 @@ def texts_of(name: str) -> list[str]:
     home = data_home()
     if home is None or not (home / name).is_dir():
         pytest.skip(f"there is no {name} in the data home; set AVOW_DATA")
-    splits = open_dataset(name).splits.values()
+    splits = opened_once(name).splits.values()
     return sorted({text.lower() for split in splits for text in split.captions})
 
 
