@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Verdict = Literal["answer", "check", "nothing_found", "unjudged"]
+Verdict = Literal["answer", "check", "nothing_found", "not_understood", "unjudged"]
 JobState = Literal["running", "done", "cancelled", "failed"]
 
 
@@ -38,6 +38,14 @@ class Uncertainty(BaseModel):
     evidence: str
 
 
+class HowMany(BaseModel):
+    """How many items of the gallery fit: the expected number, and an interval for it."""
+
+    expected: float
+    low: float
+    high: float
+
+
 class Found(BaseModel):
     """The result of a search: the same object that `avow search --json` prints."""
 
@@ -48,6 +56,8 @@ class Found(BaseModel):
     trust: float | None
     uncertainty: Uncertainty | None
     why: str
+    understanding: dict[str, Any] | None = None
+    how_many: HowMany | None = None
     hits: list[Hit]
     near_misses: list[Hit]
 

@@ -1,13 +1,16 @@
 """What a search gives back, in one shape for the command line, the page and programs."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from jaxtyping import Float
 from numpy import ndarray
 
-Verdict = Literal["answer", "check", "nothing_found", "unjudged"]
+from avow.retrieval.understanding import Understanding
+from avow.trust.expected_number import Number
+from avow.trust.policy import Judgements
+
+Verdict = Literal["answer", "check", "nothing_found", "not_understood", "unjudged"]
 ALIKE = 0.85
 """Answers with at least this share of the first one's probability fit as well as it."""
 _NUMBERS = "No One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve".split()
@@ -53,6 +56,31 @@ class Uncertainty:
 
 
 @dataclass(frozen=True)
+class HowMany:
+    """How many items of the gallery fit: the expected number, and an interval for it."""
+
+    expected: float
+    low: float
+    high: float
+    """Four out of five held-out queries had as many as between `low` and `high`."""
+
+    @classmethod
+    def of(cls, number: Number) -> "HowMany":
+        """Of the first query."""
+        return cls(float(number.expected[0]), float(number.low[0]), float(number.high[0]))
+
+    def in_words(self, noun: str) -> str:
+        """ "About 40 pictures fit." """
+        if self.expected < 0.5:
+            return f"Probably no {noun} fits."
+        if self.high < 2.5:
+            return f"One {noun} fits, or two."
+        about = _rounded(self.expected)
+        between = f"{_rounded(self.low)} to {_rounded(self.high)}"
+        return f"About {about} {noun}{'s fit' if about > 1 else ' fits'} ({between})."
+
+
+@dataclass(frozen=True)
 class SearchResult:
     """The hits of a search, its verdict, and how far they can be trusted.
 
@@ -75,14 +103,23 @@ class SearchResult:
     """What would have been shown, where nothing was found."""
     seconds: dict[str, float] = field(default_factory=dict, compare=False)
     """How long encoding, ranking and judging took; not part of the answer."""
+    understanding: Understanding | None = None
+    """What was understood of the text, where the model reads English alone."""
+    how_many: HowMany | None = None
+    """How many items of the gallery fit, where the policy can say."""
 
     def to_dict(self) -> dict[str, Any]:
+        told, many = self.understanding, self.how_many
         return {
             "query": self.query,
             "verdict": self.verdict,
             "trust": self.trust,
             "uncertainty": asdict(self.uncertainty),
             "why": self.why,
+            "understanding": None
+            if self.understanding is None
+            else self.understanding.to_dict(),
+            "how_many": None if self.how_many is None else asdict(self.how_many),
             "hits": [hit.to_dict() for hit in self.hits],
             "near_misses": [hit.to_dict() for hit in self.near_misses],
         }
@@ -90,42 +127,50 @@ class SearchResult:
 
 def in_words(
     verdict: Verdict,
-    probability: Float[ndarray, " shown"],
+    judgements: Judgements,
     noun: str,
+    many: HowMany | None = None,
     odd: bool = False,
-    doubts: Sequence[str] = (),
 ) -> str:
-    """Why the verdict is what it is, from what was measured.
+    """Why the verdict is what it is, from the numbers that are shown beside it.
 
     noun: what was looked for. odd: whether the query is unlike those of the calibration.
     """
+    one_of_ten = f"{100 * float(judgements.present[0]):.0f} %"
     parts = []
     if verdict == "nothing_found":
         parts.append(
-            "Nothing here looks like this: the best match fits no better than for unrelated "
-            "queries."
+            f"Probably no {noun} here fits: the chance that one of the best ten does is "
+            f"{one_of_ten}."
         )
     else:
-        parts.append(_standing(probability, noun))
+        parts.append(_standing(judgements.probability[0], noun))
+        if many is not None:
+            parts.append(many.in_words(noun))
         if verdict == "check":
             parts.append("That is not sure enough to promise, so look before you rely on it.")
     if odd:
         parts.append("Unlike anything this model was calibrated on.")
-    if doubts:
-        parts.append(f"Careful: {'; '.join(doubts)}.")
+    if judgements.doubts:
+        parts.append(f"Careful: {'; '.join(judgements.doubts)}.")
     return " ".join(parts)
 
 
 def _standing(probability: Float[ndarray, " shown"], noun: str) -> str:
-    """How many of the answers fit as well as the first one."""
+    """How well the first answer fits, and how many fit as well."""
     first = float(probability[0])
     alike = int((probability >= ALIKE * first).sum())
     share = f"{100 * first:.0f} %"
-    if first < 0.5:
-        return f"The best {noun} fits with a probability of {share} only."
     if alike == 1:
-        return f"One {noun} stands out."
-    return f"{_count(alike)} {noun}s fit equally well."
+        return f"The first {noun} fits with a probability of {share}."
+    return f"{_count(alike)} {noun}s fit equally well, each with about {share}."
+
+
+def _rounded(number: float) -> int:
+    """A number as people say it: two digits at most."""
+    whole = max(round(number), 0)
+    digits = 10 ** max(len(str(whole)) - 2, 0)
+    return whole // digits * digits
 
 
 def _count(number: int) -> str:

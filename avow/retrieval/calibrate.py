@@ -141,7 +141,14 @@ def _crossed(asking: CalibrationQueries, model: str) -> _Judged:
 def _judged(policy: Policy, asking: CalibrationQueries, model: str) -> _Judged:
     summary, order = summarise(asking.scored.asked())
     rulings = {
-        risk: policy.judge(summary, asking.words, shown=SHOWN, risk=risk, model=model)
+        risk: policy.judge(
+            summary,
+            asking.words,
+            common=asking.common,
+            shown=SHOWN,
+            risk=risk,
+            model=model,
+        )
         for risk in RISKS
     }
     answered = {

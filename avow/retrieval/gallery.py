@@ -18,6 +18,7 @@ from avow.core.logistic import expit
 from avow.retrieval.library import Library
 from avow.retrieval.where import Where
 from avow.trust.evidence_sum import Reference
+from avow.trust.expected_number import Behind
 from avow.trust.top_k import SHOWN, HubStatistics, TopKSummary, summarise_best
 
 SAMPLE = 2048
@@ -114,6 +115,17 @@ class Seen:
             usual_best=None if usual is None else HubStatistics.of_one(usual),
             usual_sample=everyone,
         )
+
+    def behind(
+        self, summary: TopKSummary, everyone: Float[np.ndarray, " sample"] | None
+    ) -> Behind:
+        """The sampled items behind the hits; they stand for all that are."""
+        evidence = self.sampled / summary.tau
+        last = summary.scores.mean(0)[:, -1:] / summary.tau
+        if summary.relative is not None and everyone is not None:
+            evidence, last = evidence - everyone, summary.relative[:, -1:]
+        count = np.array([max(self.gallery - summary.scores.shape[-1], 0)])
+        return Behind(last - evidence, self.left, count)
 
     def uncertainty(self, tau: float, kind: EvidenceKind) -> float:
         """u = K / S; exact where the sample is the whole gallery, else estimated from it."""

@@ -16,6 +16,8 @@ import numpy as np
 from avow.core.captions import check_caption
 from avow.core.errors import BadData, BadQuery
 from avow.core.searching import Encoder
+from avow.retrieval.commonness import commonness
+from avow.retrieval.forms import one_form
 from avow.retrieval.gallery import slices
 from avow.retrieval.library import Library
 from avow.retrieval.question import ask
@@ -91,9 +93,10 @@ def scored(
 ) -> CalibrationQueries:
     """The known queries against the pictures of the index."""
     texts = sorted(known.right)
+    forms = [one_form(text) for text in texts] if _reads_english(encoder) else texts
     ids = _candidates(library, known, seed)
     views = encoder.views
-    asked = slices(encoder.encode_texts(texts), views)
+    asked = slices(encoder.encode_texts(forms), views)
     items = slices(library.vectors(ids), views)
     similarity = (np.float32(views) * asked @ items.swapaxes(1, 2)).astype(np.float32)
     match = np.stack([np.isin(ids, sorted(known.right[text])) for text in texts])
@@ -109,8 +112,13 @@ def scored(
             encoder.kind,
             usual,
         ),
-        np.array([len(text.split()) for text in texts]),
+        np.array([len(text.split()) for text in forms]),
+        commonness(forms),
     )
+
+
+def _reads_english(encoder: Encoder) -> bool:
+    return getattr(encoder, "english", False)
 
 
 def _candidates(library: Library, known: Known, seed: int) -> np.ndarray:

@@ -6,7 +6,7 @@ a picture, "at night"           the unit sum of both
 "dogs" without "a ball"         the unit difference
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,6 +17,8 @@ from PIL import Image
 from avow.core.errors import BadQuery
 from avow.core.photographs import open_photograph
 from avow.core.searching import Encoder
+from avow.retrieval.forms import one_form
+from avow.retrieval.understanding import Understanding, understand
 
 Kind = Literal["image", "text"]
 Style = Literal["text", "image", "similar", "mixed"]
@@ -36,6 +38,8 @@ class Question:
     image_name: str | None = None
     without: str | None = None
     kind: Kind = "image"
+    asked: str = ""
+    """The text as the model reads it; the same unless it is a name in another form."""
 
     @property
     def style(self) -> Style:
@@ -56,7 +60,8 @@ class Question:
 
     def vector(self, encoder: Encoder) -> Float32[np.ndarray, " dim"]:
         """Every view's slice has the length of an item's, so that scores stay in [-1, 1]."""
-        texts = [text for text in (self.text, self.without) if text is not None]
+        said = self.asked or self.text
+        texts = [text for text in (said, self.without) if text is not None]
         made = list(encoder.encode_texts(texts)) if texts else []
         total = np.zeros(encoder.dim, np.float32)
         if self.text is not None:
@@ -101,6 +106,23 @@ def ask(
         None if without is None else _words(without, "text to leave out"),
         "image" if kind == "image" else "text",
     )
+
+
+def understood(question: Question, encoder: Encoder) -> tuple[Question, Understanding | None]:
+    """The question as it is searched, and what was understood of its text.
+
+    Negations become what to leave out, and names are asked for in one form. Only where the
+    model reads nothing but English: another one may know what we do not.
+    """
+    if question.text is None or not getattr(encoder, "english", False):
+        return replace(question, asked=question.text or ""), None
+    told = understand(question.text)
+    text, without = question.text, question.without
+    if told.without is not None and told.text and without is None:
+        text, without = told.text, told.without
+    searched = replace(question, text=text, without=without)
+    asked = one_form(text) if searched.style == "text" else text
+    return replace(searched, asked=asked), told
 
 
 def check_numbers(k: object, risk: float | None) -> None:

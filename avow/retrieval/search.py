@@ -2,7 +2,7 @@
 
     retriever = Retriever.open("my-index")
     found = retriever.search("two dogs on a beach")
-    found.verdict        "answer", "check", "nothing_found" or "unjudged"
+    found.verdict        "answer", "check", "nothing_found", "not_understood" or "unjudged"
     found.hits[0].path
 
 Filters choose before anything is ranked, and trust is judged on what they leave.
@@ -15,18 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 from PIL import Image
 
 from avow.core.errors import BadQuery, WrongIndex, WrongTrust
 from avow.core.photographs import open_photograph
 from avow.core.searching import Encoder
-from avow.retrieval.answer import Hit, SearchResult, Uncertainty, Verdict, in_words
+from avow.retrieval.answer import Hit, HowMany, SearchResult, Uncertainty, Verdict, in_words
+from avow.retrieval.commonness import commonness
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, Seen
 from avow.retrieval.library import Library
-from avow.retrieval.question import Question, Style, ask, check_numbers
+from avow.retrieval.question import Question, Style, ask, check_numbers, understood
+from avow.retrieval.understanding import Understanding
 from avow.retrieval.where import Where
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
@@ -49,10 +51,18 @@ class Request:
     where: Where | None = None
     but: int | None = None
     """An item that is no answer, because the others are compared with it."""
+    asked: str = ""
+    """The text as the model read it: a name in one form, whatever form was typed."""
+    understanding: Understanding | None = None
+    """What was understood of a text, where the model reads English alone."""
 
     @property
-    def words(self) -> int:
-        return len((self.query.get("text") or "").split())
+    def words(self) -> Int64[np.ndarray, " 1"]:
+        return np.array([len(self.asked.split())])
+
+    @property
+    def common(self) -> Float64[np.ndarray, " 1"] | None:
+        return commonness([self.asked]) if self.asked else None
 
 
 @dataclass(frozen=True)
@@ -151,10 +161,21 @@ class Retriever:
         check_numbers(k, risk)
         chosen = Where.parse(where) if isinstance(where, str) else where
         started = time.perf_counter()
+        question, understanding = understood(question, self.encoder)
         vector = question.vector(self.encoder)
         encoded = time.perf_counter() - started
         query = {**question.to_dict(), "where": None if where is None else str(where)}
-        request = Request(query, question.style, vector, kind, k, risk, chosen)
+        request = Request(
+            query,
+            question.style,
+            vector,
+            kind,
+            k,
+            risk,
+            chosen,
+            asked=question.asked,
+            understanding=understanding,
+        )
         return _timed(self._answer(request), encode=encoded)
 
     def similar(
@@ -225,11 +246,11 @@ class Retriever:
                 return self._nothing(request)
             ranked = time.perf_counter()
             seen = self._look(request, candidates)
-            verdict, judgements, why = self._judge(request, candidates, seen)
+            verdict, judgements, number, why = self._judge(request, candidates, seen)
             evidence = self._uncertainty(seen)
             judged = time.perf_counter()
             hits = self._hits(candidates, request.k, judgements)
-        empty = verdict == "nothing_found"
+        empty = verdict in ("nothing_found", "not_understood")
         return SearchResult(
             request.query,
             verdict,
@@ -239,6 +260,8 @@ class Retriever:
             () if empty else hits,
             hits if empty else (),
             {"rank": ranked - started, "trust": judged - ranked},
+            request.understanding,
+            number,
         )
 
     def _gallery(self, where: Where | None, kind: str) -> Gallery:
@@ -276,28 +299,36 @@ class Retriever:
 
     def _judge(
         self, request: Request, candidates: Candidates, seen: Seen
-    ) -> tuple[Verdict, Judgements | None, str]:
+    ) -> tuple[Verdict, Judgements | None, HowMany | None, str]:
         gallery, ids = candidates.gallery, candidates.ids
         usual = None if gallery.usual is None else self.library.usual(ids[:SHOWN])
         try:
             policy = self.policy(request.style)
             if policy is None:
-                return "unjudged", None, _NOT_CALIBRATED
+                return "unjudged", None, None, _with_hint(_NOT_CALIBRATED, request)
             summary = seen.summary(self.encoder.tau, usual, gallery.usual)
             judgements = policy.judge(
                 summary,
-                np.array([request.words]),
+                request.words,
+                common=request.common,
                 shown=min(request.k, SHOWN, len(ids)),
                 risk=request.risk,
                 model=self.encoder.fingerprint,
             )
+            number = policy.number(
+                summary, seen.behind(summary, gallery.usual), request.words, request.common
+            )
         except WrongTrust as error:
-            return "unjudged", None, f"{_NOT_CALIBRATED} {error}"
+            return "unjudged", None, None, f"{_NOT_CALIBRATED} {error}"
         verdict: Verdict = _VERDICTS[judgements.verdicts[0]]
+        many = None if number is None else HowMany.of(number)
+        if request.understanding is not None and not request.understanding.understood:
+            message = request.understanding.message or "This query is not understood."
+            return "not_understood", judgements, many, message
         odd = judgements.odd is not None and policy.is_odd(float(judgements.odd[0]))
         noun = "picture" if request.style == "text" else "text"
-        why = in_words(verdict, judgements.probability[0], noun, odd, judgements.doubts)
-        return verdict, judgements, why
+        why = in_words(verdict, judgements, noun, many, odd)
+        return verdict, judgements, many, _with_hint(why, request)
 
     def _uncertainty(self, seen: Seen) -> Uncertainty:
         tau, kind = self.library.manifest["tau"], self.library.manifest["kind"]
@@ -357,6 +388,12 @@ _VERDICTS: dict[str, Verdict] = {
     "check": "check",
     "nothing found": "nothing_found",
 }
+
+
+def _with_hint(why: str, request: Request) -> str:
+    """The sentence, and what is to be said of the query itself."""
+    hint = None if request.understanding is None else request.understanding.message
+    return why if hint is None else f"{why} {hint}"
 
 
 def _trust(judgements: Judgements, empty: bool) -> float:

@@ -197,23 +197,21 @@ def fit_search_policy(
     answer holds, and every promise rests on it. Each kind counts the same however many
     queries it has.
     """
-    first, second, nothing = [], [], []
-    for number, asking in enumerate(askings):
-        one, other = _halves(asking, seed + number)
-        if asking.scored.match.any():
-            first.append(_see(one, sizes, seed, 2 * number, keep=CANDIDATES))
-            second.append(_see(other, sizes, seed, 2 * number + 1, keep=CANDIDATES))
-        else:
-            nothing.append((one, other, 2 * number))
-    if not second:
+    halved = [_halves(asking, seed + number) for number, asking in enumerate(askings)]
+    there = [n for n, asking in enumerate(askings) if asking.scored.match.any()]
+    if not there:
         raise BadData("No query has a relevant item. Expected some; give right answers.")
-    if not nothing:  # what is relevant is taken away, and only near misses are left
-        nothing = [(*_halves(one, seed + n), 2 * n) for n, one in enumerate(askings)]
-    fitted, held = _even(first), _even(second, HELD // len(second))
-    without, unseen = (
-        [_see(one[side], sizes, seed, one[2] + side, True, CANDIDATES) for one in nothing]
-        for side in (0, 1)
-    )
+    # where no query asks for what is absent, what is relevant is taken away from all
+    away = [n for n in range(len(askings)) if n not in there] or there
+
+    def see(numbers: Sequence[int], side: int, absent: bool) -> list[Hits]:
+        return [
+            _see(halved[n][side], sizes, seed, 2 * n + side, absent, CANDIDATES)
+            for n in numbers
+        ]
+
+    fitted, held = _even(see(there, 0, False)), _even(see(there, 1, False), HELD // len(there))
+    without, unseen = see(away, 0, True), see(away, 1, True)
     learnt = Hits.join([fitted, _share(_even(without), fitted)])
     probability = fit_hits("relevant", _thinned(learnt))
     anything = _fit_anything(probability, learnt)
@@ -230,7 +228,7 @@ def fit_search_policy(
         kind=askings[0].scored.kind,
         anything=anything,
     )
-    made = _with_number(made, askings, seed)
+    made = _with_number(made, halved, seed)
     return _checked(made, held, _share(_even(unseen), held), max_false_refusals)
 
 
@@ -241,15 +239,18 @@ def _fit_anything(probability: Probability, hits: Hits) -> Probability:
         f"one of {TEN} is {probability.event}",
         query_names(hits.names),
         query_features(hits.features, stated, hits.names),
-        relevant.any(1),
+        np.asarray(relevant.any(1)),
         hits.gallery,
         hits.groups,
     )
 
 
-def _with_number(policy: Policy, askings: Sequence[CalibrationQueries], seed: int) -> Policy:
+def _with_number(
+    policy: Policy,
+    halved: Sequence[tuple[CalibrationQueries, CalibrationQueries]],
+    seed: int,
+) -> Policy:
     """The policy with what tells how many items fit, where there is anything behind hits."""
-    halved = [_halves(one, seed + number) for number, one in enumerate(askings)]
     parts = [_behind(policy, one, seed) for one, _ in halved]
     rows, fits, gallery, groups = (
         np.concatenate([part[place] for part in parts]) for place in range(4)

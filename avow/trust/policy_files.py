@@ -86,7 +86,8 @@ def _read(content: dict[str, Any]) -> Policy:
         content["ranking"],
         content["tau"],
         content["kind"],
-        *(_probability(content.get(name)) for name in ("anything", "tail")),
+        _probability(content.get("anything")),
+        _probability(content.get("tail")),
         float(content.get("spread", 1.0)),
     )
 

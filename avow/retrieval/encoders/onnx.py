@@ -44,6 +44,9 @@ _TOKENS_AT_ONCE = 1024
 class OnnxEncoder(Encoder):
     """Both towers of an exported model."""
 
+    english = True
+    """Its text network and its captions are English: other words mean nothing to it."""
+
     def __init__(self, folder: Path, about: dict[str, Any], name: str, threads: int):
         self.home, self.name, self.threads = folder, name, threads
         self.fingerprint: str = about["fingerprint"]

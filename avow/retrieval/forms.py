@@ -1,0 +1,63 @@
+"""Forms of one question: "dog", "dogs", "the dog", "photo of a dog" all ask for "a dog".
+
+People type a name in many forms and mean the same; a model gives each another vector, and trust
+another verdict. So a name is asked for in one form, with its article, in which trust was fitted
+as well. Whatever is more than a name is asked for as it stands.
+"""
+
+import re
+
+from avow.retrieval.function_words import FUNCTION_WORDS
+from avow.retrieval.spelling import dictionary
+
+_PICTURE = re.compile(
+    r"^(?:(?:an?|the|some|my)\s+)?(?:photo|picture|image|photograph|pic|shot)s?\s+of\s+",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(r"^(?:an?|the|some|any)\s+", re.IGNORECASE)
+_NAME = re.compile(r"[a-z]+(?: [a-z]+)?")
+_IRREGULAR = {
+    "men": "man",
+    "women": "woman",
+    "children": "child",
+    "feet": "foot",
+    "teeth": "tooth",
+    "geese": "goose",
+    "mice": "mouse",
+    "knives": "knife",
+    "wolves": "wolf",
+    "leaves": "leaf",
+    "shelves": "shelf",
+    "snowmen": "snowman",
+    "policemen": "policeman",
+    "firemen": "fireman",
+}
+_ALWAYS_S = frozenset(
+    "glasses sunglasses scissors pants jeans shorts trousers skis stairs tennis grass bus "
+    "dress glass cross news species series gymnastics binoculars goggles chess".split()
+)
+
+
+def one_form(text: str) -> str:
+    """A name with its article; any other text without "photo of"."""
+    rest = _PICTURE.sub("", text).strip() or text
+    name = _ARTICLE.sub("", rest).lower().strip()
+    if not _NAME.fullmatch(name) or any(word in FUNCTION_WORDS for word in name.split()):
+        return rest
+    *before, last = name.split()
+    asked = " ".join((*before, singular(last)))
+    return f"{'an' if asked[0] in 'aeiou' else 'a'} {asked}"
+
+
+def singular(noun: str) -> str:
+    """The singular of a plural whose singular is listed; any other word as it is."""
+    if noun in _IRREGULAR:
+        return _IRREGULAR[noun]
+    if noun in _ALWAYS_S or not noun.endswith("s") or noun.endswith("ss"):
+        return noun
+    forms = [noun[:-3] + "y"] if noun.endswith("ies") else []
+    forms += [noun[:-1]]
+    forms += [noun[:-2]] if noun.endswith(("shes", "ches", "xes", "ses", "oes")) else []
+    ranks = {form: dictionary().rank(form) for form in forms if len(form) > 2}
+    listed = {form: rank for form, rank in ranks.items() if rank is not None}
+    return min(listed, key=lambda form: listed[form]) if listed else noun
