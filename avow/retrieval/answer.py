@@ -116,10 +116,8 @@ class SearchResult:
             "trust": self.trust,
             "uncertainty": asdict(self.uncertainty),
             "why": self.why,
-            "understanding": None
-            if self.understanding is None
-            else self.understanding.to_dict(),
-            "how_many": None if self.how_many is None else asdict(self.how_many),
+            "understanding": None if told is None else told.to_dict(),
+            "how_many": None if many is None else asdict(many),
             "hits": [hit.to_dict() for hit in self.hits],
             "near_misses": [hit.to_dict() for hit in self.near_misses],
         }
