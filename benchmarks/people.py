@@ -17,26 +17,21 @@ Nothing here is fitted but the promises of the last row.
 """
 
 import argparse
-import hashlib
+import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _lab import Lab
 from _report import keep
-from tqdm import tqdm
 
 from avow.blocks.imagenet_names import imagenet_names
-from avow.core.background import Background
 from avow.core.contracts import Split
-from avow.core.photographs import open_photograph
 from avow.core.places import avow_home
 from avow.data.judgements import FILE, read_judgements
 from avow.data.opening import dataset_file, open_dataset
 from avow.retrieval.commonness import commonness
-from avow.retrieval.encoders import bank
-from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.forms import one_form
-from avow.retrieval.gallery import slices
 from avow.study.human_agreement import STRICT
 from avow.study.human_hits import stands_for
 from avow.study.measures import weighted_auroc
@@ -57,13 +52,11 @@ BINS = (0, 0.1, 0.25, 0.5, 0.75, 1.01)
 class Asked:
     """Queries over one gallery, as a search would see them."""
 
-    def __init__(self, lab: "Lab", texts: list[str], items: np.ndarray, match: np.ndarray):
+    def __init__(self, lab: Lab, texts: list[str], items: np.ndarray, match: np.ndarray):
         self.texts, self.match = texts, match
         asked = [one_form(text) for text in texts]
-        views = lab.encoder.views
-        vectors = slices(lab.texts(asked), views)
-        similarity = np.float32(views) * vectors @ slices(items, views).swapaxes(1, 2)
-        usual = Background.from_scores([lab.usual(items)], lab.encoder.tau)
+        similarity = lab.similarity(lab.texts(asked), items)
+        usual = lab.usual(items)
         scored = ScoredQueries(similarity, match, 1, lab.encoder.tau, "exp", usual)
         self.summary, self.order = summarise(scored.asked())
         self.words = np.array([len(text.split()) for text in asked])
@@ -77,39 +70,6 @@ class Asked:
     def fits(self, judged: Judgements) -> np.ndarray:
         shown = np.take_along_axis(self.order, judged.order, 1)
         return np.take_along_axis(self.match, shown, 1)
-
-
-class Lab:
-    """The encoder and what it encoded, kept in a cache."""
-
-    def __init__(self, cache: Path):
-        self.encoder, self.cache = open_encoder(), cache
-        self.bank = bank.encoded(self.encoder)
-        cache.mkdir(parents=True, exist_ok=True)
-
-    def kept(self, name: str, make) -> np.ndarray:
-        path = self.cache / f"{name}.npy"
-        if not path.exists():
-            np.save(path, make())
-        return np.load(path)
-
-    def texts(self, texts: list[str]) -> np.ndarray:
-        key = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-        return self.kept(f"texts-model-{key}", lambda: self.encoder.encode_texts(texts))
-
-    def photographs(self, name: str, files: list[Path]) -> np.ndarray:
-        def make() -> np.ndarray:
-            starts = tqdm(range(0, len(files), 32), desc=name)
-            opened = ([open_photograph(file) for file in files[i : i + 32]] for i in starts)
-            return np.concatenate([self.encoder.encode_images(some) for some in opened])
-
-        return self.kept(f"{name}-test-{len(files)}", make)
-
-    def usual(self, items: np.ndarray) -> np.ndarray:
-        views = self.encoder.views
-        return (
-            np.float32(views) * slices(self.bank, views) @ slices(items, views).swapaxes(1, 2)
-        )
 
 
 def main() -> None:
@@ -221,12 +181,12 @@ def at_shares(present: np.ndarray, absent: np.ndarray) -> dict[str, list[float]]
     rng = np.random.default_rng(0)
     rows = {}
     for share in SHARES:
-        drawn = [
-            (rng.choice(absent, len(absent)) < np.quantile(rng.choice(present, len(present)), share))
-            for _ in range(200)
-        ]  # fmt: skip
+        drawn = []
+        for _ in range(200):
+            cut = np.quantile(rng.choice(present, len(present)), share)
+            drawn.append((rng.choice(absent, len(absent)) < cut).mean())
         whole = float((absent < np.quantile(present, share)).mean())
-        rows[f"{share:g}"] = [whole, float(np.std([one.mean() for one in drawn]))]
+        rows[f"{share:g}"] = [whole, float(np.std(drawn))]
     return rows
 
 
@@ -289,7 +249,7 @@ def judged_by_experts(
             "bins": [
                 [int(some.sum()), float(np.average(p[some], weights=heavy[some])),
                  float(np.average(yes[some], weights=heavy[some]))]
-                for low, high in zip(BINS[:-1], BINS[1:], strict=True)
+                for low, high in itertools.pairwise(BINS)
                 for some in [(p >= low) & (p < high)]
                 if some.any()
             ],
