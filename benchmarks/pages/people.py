@@ -20,13 +20,13 @@ def render() -> str:
         "## Absent names, at equal shares of present ones",
         "Share of absent names refused where 2, 5 and 10 % of the nouns with a fitting hit "
         "are; ± is the standard error over redrawn queries. Beside it the best cut on a single "
-        "score for each share. A large part of the lead is what people know beforehand: how often a "
-        "word is said in captions.",
+        "score for each share. A large part of the lead is what people know beforehand: how "
+        "often a word is said in captions.",
         absent(kept["galleries"]),
         "## What experts said of the hits shown",
         "Captions of Flickr8k test and the hits shown for them that experts judged; each "
-        "stands for the hits of its rank. Half of the judged images gave the curve of the labels; "
-        '"held back" is the other half.',
+        "stands for the hits of its rank. Half of the judged images gave the curve of the "
+        'labels; "held back" is the other half.',
         experts(kept["experts"]),
         "## Promises",
         "Share of 200 random halves in which the answers of one half broke the promise of the "
