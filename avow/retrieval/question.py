@@ -125,9 +125,12 @@ def understood(question: Question, encoder: Encoder) -> tuple[Question, Understa
     return replace(searched, asked=asked), told
 
 
-def only_text(text: str) -> Question:
-    """A question for pictures of one thing, such as what another question leaves out."""
-    return Question(text, asked=one_form(text))
+def only_text(text: str, asked: str | None = None) -> Question:
+    """A question for pictures of one thing, such as what another question leaves out.
+
+    asked: as the model is to read it; default: a name in one form.
+    """
+    return Question(text, asked=one_form(text) if asked is None else asked)
 
 
 def check_numbers(k: object, risk: float | None) -> None:

@@ -236,13 +236,16 @@ class Retriever:
         else:
             self.library.record(asked, item_id, good)
 
-    def policy(self, style: Style) -> Policy | None:
-        """What was fitted for this index, else for its model; None where nothing was."""
+    def policy(self, style: Style, own: bool = True) -> Policy | None:
+        """What was fitted for this index, else for its model; None where nothing was.
+
+        own: False passes over what belongs to the index.
+        """
         if style not in ("text", "image"):
             return None
         self.library.check_attached(f"trust-{style}.json")
         home = getattr(self.encoder, "home", None)
-        for place in (self.model_folder, home):
+        for place in (self.model_folder, home) if own else (home,):
             if place is not None and (place / f"trust-{style}.json").is_file():
                 return self._load(place / f"trust-{style}.json")
         return None
@@ -334,7 +337,7 @@ class Retriever:
                 model=self.encoder.fingerprint,
             )
             if request.leaving is not None:
-                unwanted = self._probability(policy, request.leaving, ids[:SHOWN])
+                unwanted = self.probability(policy, request.leaving, ids[:SHOWN])
                 about = (summary.gallery, request.words)
                 judgements = leave_out(judgements, unwanted, policy, about, shown)
             number = policy.number(
@@ -362,10 +365,15 @@ class Retriever:
             return False
         return policy is not None and policy.tail is not None
 
-    def _probability(
+    @property
+    def reads_english(self) -> bool:
+        """Whether the model reads English and nothing else."""
+        return getattr(self.encoder, "english", False)
+
+    def probability(
         self, policy: Policy, request: Request, items: Int64[np.ndarray, " items"]
     ) -> Float[np.ndarray, " items"]:
-        """That each of some items fits another query."""
+        """That each of some items fits a query, whether it is among its best or behind."""
         candidates = self._rank(request)
         first, tau = candidates.ids[:SHOWN], self.encoder.tau
         gallery, seen = candidates.gallery, self._look(request, candidates)
