@@ -294,11 +294,11 @@ class Policy:
 
     def anything_of(
         self,
-        features: Float[np.ndarray, "queries shown features"],
-        stated: Float[np.ndarray, "queries shown"],
+        features: Float[np.ndarray, "queries seen features"],
+        stated: Float[np.ndarray, "queries stated"],
         sizes: Int[np.ndarray, " queries"],
     ) -> tuple[
-        Float[np.ndarray, "queries shown"],
+        Float[np.ndarray, "queries stated"],
         Float[np.ndarray, " queries"],
         Float[np.ndarray, " queries"],
     ]:
