@@ -7,7 +7,8 @@ import torch
 from avow.core.background import Background
 from avow.core.contracts import QueryBatch
 from avow.core.errors import WrongTrust
-from avow.trust.fitting import NOTHING_THERE, CalibrationQueries, fit_search_policy
+from avow.trust.calibration_queries import NOTHING_THERE, CalibrationQueries
+from avow.trust.fitting import fit_search_policy
 from avow.trust.gallery_sampling import ScoredQueries
 from avow.trust.policy import MAX_FALSE_REFUSALS, Policy
 from avow.trust.top_k import summarise
