@@ -10,73 +10,31 @@ Filters choose before anything is ranked, and trust is judged on what they leave
 
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Int64
+from jaxtyping import Float, Int64
 from PIL import Image
 
 from avow.core.errors import BadQuery, WrongIndex, WrongTrust
 from avow.core.photographs import open_photograph
 from avow.core.searching import Encoder
 from avow.retrieval.answer import Hit, HowMany, SearchResult, Uncertainty, Verdict, in_words
-from avow.retrieval.commonness import commonness
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, Seen
 from avow.retrieval.leaving_out import leave_out, probability_of
 from avow.retrieval.library import Library
 from avow.retrieval.question import Question, Style, ask, check_numbers, only_text, understood
-from avow.retrieval.understanding import Understanding
+from avow.retrieval.request import Candidates, Request
 from avow.retrieval.where import Where
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
 
 _GALLERIES_KEPT = 4  # of as many filters, the samples stay in memory
 _NOT_CALIBRATED = "This kind of search is not calibrated yet."
-
-
-@dataclass(frozen=True)
-class Request:
-    """A search from here on: its query is a vector, and its filter is parsed."""
-
-    query: dict[str, Any]
-    """As the result repeats it."""
-    style: Style
-    vector: Float32[np.ndarray, " dim"]
-    kind: str
-    k: int
-    risk: float | None = None
-    where: Where | None = None
-    but: int | None = None
-    """An item that is no answer, because the others are compared with it."""
-    asked: str = ""
-    """The text as the model read it: a name in one form, whatever form was typed."""
-    understanding: Understanding | None = None
-    """What was understood of a text, where the model reads English alone."""
-    leaving: "Request | None" = None
-    """What the hits must not show, as a search of its own."""
-
-    @property
-    def words(self) -> Int64[np.ndarray, " 1"]:
-        return np.array([len(self.asked.split())])
-
-    @property
-    def common(self) -> Float64[np.ndarray, " 1"] | None:
-        return commonness([self.asked]) if self.asked else None
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The best items of a gallery with their scores."""
-
-    gallery: Gallery
-    ids: Int64[np.ndarray, " found"]
-    scores: Float32[np.ndarray, " found"]
-    sampled: Float32[np.ndarray, " sample"] | None = None
-    """Scores of the gallery's sample, where they came with the search."""
 
 
 class Retriever:

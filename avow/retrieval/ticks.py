@@ -18,7 +18,8 @@ from avow.core.logistic import expit
 from avow.retrieval.forms import one_form
 from avow.retrieval.labelled_queries import read_ticks
 from avow.retrieval.question import only_text
-from avow.retrieval.search import Request, Retriever
+from avow.retrieval.request import Request
+from avow.retrieval.search import Retriever
 from avow.trust.coherence import log_odds
 from avow.trust.policy import Policy
 
