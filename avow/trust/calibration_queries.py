@@ -11,8 +11,10 @@ from avow.trust.gallery_sampling import Hits, ScoredQueries, collect_hits, draw_
 from avow.trust.groups import halves
 from avow.trust.query_features import of_query
 
-NOTHING_THERE = 0.15
+NOTHING_THERE = 0.25
 """Share of queries with nothing to find that the probabilities are fitted for."""
+SMALL = 200
+"""Candidates of a gallery that may well lack what is common."""
 LEARNT = 1500
 """Queries of each kind that are learnt from."""
 
@@ -73,7 +75,24 @@ def see_hits(
         hits = draw_sizes(scored, sizes, seed=seed, keep=keep, absent=absent)
     else:
         hits = _anywhere(scored, sizes, seed, keep)
-    words = asking.words[hits.queries]
+    return _of_queries(asking, hits, offset)
+
+
+def missed_hits(
+    asking: CalibrationQueries, sizes: Sequence[int], seed: int, offset: int, keep: int
+) -> Hits:
+    """Hits in small galleries that happen to hold nothing relevant.
+
+    Even what is common is absent from most galleries of twenty pictures.
+    """
+    small = [size for size in sizes if size <= SMALL]
+    hits = _anywhere(asking.scored, small, seed, keep, missed=True)
+    return _of_queries(asking, hits, offset)
+
+
+def _of_queries(asking: CalibrationQueries, hits: Hits, offset: int) -> Hits:
+    """The hits with what is known of their queries."""
+    scored, words = asking.scored, asking.words[hits.queries]
     # groups of different kinds must not be taken for the same
     groups = together(scored.groups)[hits.queries].astype(np.int64) + offset * 10_000_000
     common = None if asking.common is None else asking.common[hits.queries]
@@ -81,19 +100,25 @@ def see_hits(
     return Hits(names, features, hits.right, hits.gallery, groups, hits.queries)
 
 
-def _anywhere(scored: ScoredQueries, sizes: Sequence[int], seed: int, keep: int) -> Hits:
-    """Hits of queries that nothing is relevant to, each in one gallery of every size."""
+def _anywhere(
+    scored: ScoredQueries, sizes: Sequence[int], seed: int, keep: int, missed: bool = False
+) -> Hits:
+    """Hits of queries that nothing is relevant to, each in one gallery of every size.
+
+    missed: of queries with matches, those whose gallery happens to hold none; never the whole.
+    """
     queries, candidates = scored.match.shape
     rng = np.random.default_rng(seed)
     parts = []
-    for size in [*(size for size in sizes if size < 0.8 * candidates), candidates]:
+    whole = () if missed else (candidates,)
+    for size in [*(size for size in sizes if size < 0.8 * candidates), *whole]:
         galleries = np.array_split(rng.permutation(candidates), max(1, candidates // size))
         where = rng.integers(len(galleries), size=queries)
-        parts += [
-            collect_hits(scored, np.flatnonzero(where == number), np.sort(gallery), keep=keep)
-            for number, gallery in enumerate(galleries)
-            if (where == number).any()
-        ]
+        for number, gallery in enumerate(galleries):
+            asks = np.flatnonzero(where == number)
+            asks = asks[~scored.match[np.ix_(asks, gallery)].any(1)]
+            if len(asks):
+                parts.append(collect_hits(scored, asks, np.sort(gallery), keep=keep))
     return Hits.join(parts)
 
 

@@ -21,6 +21,7 @@ from avow.core.errors import BadData
 from avow.trust.calibration_queries import (
     CalibrationQueries,
     evenly,
+    missed_hits,
     sampled,
     see_hits,
     share_without,
@@ -198,6 +199,12 @@ def fit_search_policy(
         evenly(see(there, 1, False), HELD // len(there)),
     )
     without, unseen = see(away, 0, True), see(away, 1, True)
+    if away != there:
+        for side, found in ((0, without), (1, unseen)):
+            found += [
+                missed_hits(halved[n][side], sizes, seed, 2 * n + side, CANDIDATES)
+                for n in there
+            ]
     learnt = Hits.join([fitted, share_without(evenly(without), fitted)])
     probability = fit_hits("relevant", thinned(learnt))
     anything = _fit_anything(probability, learnt)
