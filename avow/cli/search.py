@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -51,7 +52,6 @@ Yes = Annotated[bool, typer.Option("--yes", help="Take the suggested spelling.")
 
 
 def search(
-    context: typer.Context,
     text: Text = None,
     image: Image = None,
     without: Annotated[str | None, typer.Option(help="What to leave out, in words.")] = None,
@@ -81,20 +81,17 @@ def search(
         asked = {"image": image, "without": without, "where": where, "kind": kind}
         asked |= {"k": count, "risk": risk}
         found = retriever.search(text, **asked)
-        corrected = _correction(found)
-        taken = yes and corrected is not None
-        if taken:
-            text, corrected = corrected, None
-            found = retriever.search(text, **asked)
+        better, hint = _correction(found), None
+        if text is not None and better is not None:
+            hint = f"Searched for: {better}" if yes else f"Type: {_typed_again(text, better)}"
+        if yes and better is not None:
+            text, found = better, retriever.search(better, **asked)
     if as_json:
         told = found.to_dict()
         # scripts get what was typed; a search by more than words is told in full
         told["query"] = text if image is None and without is None else told["query"]
         typer.echo(json.dumps(told))
     else:
-        hint = None if corrected is None else f"Type: {_typed_again(context, corrected)}"
-        if taken:
-            hint = f"Searched for: {text}"
         show_result(found, console(), hint)
     if show and found.hits:
         webbrowser.open(Path(found.hits[0].path).absolute().as_uri())
@@ -130,16 +127,9 @@ def _correction(found: "SearchResult") -> str | None:
     return None if told is None or told.understood else told.corrected
 
 
-def _typed_again(context: typer.Context, text: str) -> str:
-    """The same command, with another text and the options that were typed."""
-    typed = ["avow", "search", text]
-    for option in context.command.params:
-        source = context.get_parameter_source(option.name or "")
-        if option.param_type_name != "option" or source is None or source.name != "COMMANDLINE":
-            continue
-        value = context.params[option.name or ""]
-        typed += [option.opts[0]] if value is True else [option.opts[0], str(value)]
-    return shlex.join(typed)
+def _typed_again(text: str, better: str) -> str:
+    """The command as it was typed, with a better text."""
+    return shlex.join(["avow", *(better if one == text else one for one in sys.argv[1:])])
 
 
 def _table(hits: "tuple[Hit, ...]", screen: "Console", style: str = "") -> "Table":
