@@ -80,21 +80,26 @@ async def search_by_text(
     return await reply.search(text, None, without, where, **more)
 
 
-@router.post("/search")
-async def search(
-    reply: Replying,
-    text: Annotated[str, Form(max_length=LETTERS)] = "",
-    image: Annotated[UploadFile | None, File(description="A picture to search with.")] = None,
-    without: Annotated[str, Form(max_length=LETTERS)] = "",
-    where: Annotated[str, Form(max_length=LETTERS)] = "",
+def _chosen_in_form(
     k: Annotated[int, Form(ge=1, le=ANSWERS)] = 10,
     risk: Annotated[float | None, Form(gt=0, lt=1)] = None,
     kind: Annotated[Kind, Form()] = "image",
     rewrite: Annotated[bool, Form()] = True,
+) -> dict[str, Any]:
+    return {"k": k, "risk": risk, "kind": kind, "rewrite": rewrite}
+
+
+@router.post("/search")
+async def search(
+    reply: Replying,
+    more: Annotated[dict[str, Any], Depends(_chosen_in_form)],
+    text: Annotated[str, Form(max_length=LETTERS)] = "",
+    image: Annotated[UploadFile | None, File(description="A picture to search with.")] = None,
+    without: Annotated[str, Form(max_length=LETTERS)] = "",
+    where: Annotated[str, Form(max_length=LETTERS)] = "",
 ) -> Found:
     """Search with words, a picture, or both."""
     content = None if image is None else await image.read()
-    more = {"k": k, "risk": risk, "kind": kind, "rewrite": rewrite}
     return await reply.search(text, content, without, where, **more)
 
 
