@@ -20,8 +20,8 @@ from avow.retrieval.search import Retriever
 from avow.trust.evidence_sum import evidence_sum
 from avow.trust.top_k import SHOWN, describe, summarise
 
-FACTS = ["query", "verdict", "trust", "uncertainty", "why", "understanding", "how_many"]
-FACTS += ["hits", "near_misses"]
+FACTS = ["query", "verdict", "trust", "uncertainty", "why"]
+FACTS += ["understanding", "how_many", "hits", "near_misses"]
 PICTURES = 80
 
 
