@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from avow.api import create_app
 from avow.assembly.identity import search_fingerprint
 from avow.core.errors import BadData
 from avow.retrieval import search as searching
-from avow.retrieval.answer import in_words
+from avow.retrieval.answer import HowMany, in_words
 from avow.retrieval.calibrate import FEWEST, calibrate
 from avow.retrieval.encoders import opening
 from avow.retrieval.encoders.run import ModelEncoder
@@ -26,6 +27,8 @@ from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
 from avow.retrieval.store.catalogue import changing, open_catalogue
 from avow.trust.fitting import fit_policy
+from avow.trust.judgements import Judgements
+from avow.trust.risk_control import Promise
 
 __all__ = ["command"]  # the fixture
 PICTURES = 200  # two of every pair of colours
@@ -179,7 +182,14 @@ def test_a_clear_query_is_answered(place, calibrated):
     names = {hit.path.rpartition("/")[2] for hit in found.hits[:2]}
     assert names == {"red-010.png", "red-110.png"}
     assert found.hits[1].p_relevant > 0.5 > found.hits[2].p_relevant
-    assert found.why == "Two pictures fit equally well." and found.near_misses == ()
+    share = 100 * found.hits[0].p_relevant
+    many = found.how_many
+    assert found.why == (
+        f"Two pictures fit equally well, each with about {share:.0f} %. "
+        + many.in_words("picture")
+    )
+    assert 0 < many.low <= 2 <= many.high < 20 and many.low < many.expected < many.high
+    assert found.near_misses == ()
 
 
 def test_a_query_for_nothing_is_not_answered(place, calibrated):
@@ -193,7 +203,11 @@ def test_what_is_not_there_is_a_near_miss(place, calibrated):
     found = open_at(place).search(CLEAR, where='not name~"red*"', k=5)
     assert found.verdict == "nothing_found" and found.hits == ()
     assert found.uncertainty.K == 180 and len(found.near_misses) == 5
-    assert found.why.startswith("Nothing here looks like this: the best match fits no better")
+    assert found.why == (
+        "Probably no picture here fits: the chance that one of the best ten does is "
+        f"{100 * found.trust:.0f} %."
+    )
+    assert found.trust < 0.5 and found.how_many.expected < 0.5
 
 
 def test_a_filter_is_judged_anew(place, calibrated):
@@ -285,28 +299,69 @@ def test_a_policy_of_another_model_is_not_used(place, calibrated):
     assert "`avow calibrate`" in found.why
 
 
+def stated(shares: list[float], ten: float | None = None, **more: Any) -> Judgements:
+    """Judgements of one query."""
+    each = np.array([shares])
+    anything = np.array([each.max() if ten is None else ten])
+    kept = None if ten is None else np.full((1, 10), ten)
+    promise = Promise(0.5, 0.1, 0.1, "none of 10 hits is relevant", 100, 100, 50, 2)
+    order = np.arange(len(shares))[None]
+    return Judgements(
+        order, each, anything, anything, ["check"], promise, one_of_first=kept, **more
+    )
+
+
 @pytest.mark.parametrize(
     ("verdict", "shares", "why"),
     [
-        ("answer", [0.9, 0.2], "One picture stands out."),
-        ("answer", [0.9, 0.88, 0.86, 0.8, 0.77, 0.3], "Five pictures fit equally well."),
+        ("answer", [0.9, 0.2], "The first picture fits with a probability of 90 %."),
+        (
+            "answer",
+            [0.9, 0.88, 0.86, 0.8, 0.77, 0.3],
+            "Five pictures fit equally well, each with about 90 %.",
+        ),
         (
             "check",
-            [0.4, 0.4],
-            "The best picture fits with a probability of 40 % only. That is not sure enough "
+            [0.4, 0.2],
+            "The first picture fits with a probability of 40 %. That is not sure enough "
             "to promise, so look before you rely on it.",
         ),
     ],
 )
 def test_the_verdict_in_words(verdict, shares, why):
-    assert in_words(verdict, np.array(shares), "picture") == why
+    assert in_words(verdict, stated(shares), "picture") == why
+
+
+def test_nothing_found_in_words():
+    assert in_words("nothing_found", stated([0.1], 0.134), "picture") == (
+        "Probably no picture here fits: the chance that one of the best ten does is 13 %."
+    )
+    # a policy of an earlier version judges no ten hits together
+    assert in_words("nothing_found", stated([0.1]), "text") == "Probably no text here fits."
+
+
+@pytest.mark.parametrize(
+    ("many", "why"),
+    [
+        (HowMany(0.3, 0.0, 1.2), "Probably no picture fits."),
+        (HowMany(1.2, 0.4, 2.1), "One picture fits, or two."),
+        (HowMany(1.2, 0.4, 2.9), "About 1 picture fits (0 to 3)."),
+        (HowMany(43.4, 21.0, 87.8), "About 43 pictures fit (21 to 88)."),
+        (HowMany(1234.0, 617.0, 2468.0), "About 1200 pictures fit (610 to 2400)."),
+    ],
+)
+def test_how_many_in_words(many, why):
+    assert many.in_words("picture") == why
+    assert in_words("answer", stated([0.9, 0.1]), "picture", many) == (
+        f"The first picture fits with a probability of 90 %. {why}"
+    )
 
 
 def test_doubts_are_told():
-    said = in_words("answer", np.array([0.9]), "text", True, ["fitted on 5, used on 50"])
-    assert said == (
-        "One text stands out. Unlike anything this model was calibrated on. Careful: fitted "
-        "on 5, used on 50."
+    unlike = stated([0.9], doubts=["fitted on 5, used on 50"])
+    assert in_words("answer", unlike, "text", odd=True) == (
+        "The first text fits with a probability of 90 %. Unlike anything this model was "
+        "calibrated on. Careful: fitted on 5, used on 50."
     )
 
 
@@ -350,7 +405,8 @@ def test_a_judged_search_on_the_command_line(command, colours, place, calibrated
     code, out, _ = command("search", CLEAR, "-k", "3", "--index", place / "index")
     lines = out.splitlines()
     assert code == 0 and lines[0].startswith("Answer, ")
-    assert lines[0].endswith("% sure. Two pictures fit equally well.")
+    assert "% sure. Two pictures fit equally well, each with about 9" in lines[0]
+    assert " pictures fit (" in lines[0]
     assert lines[1].split() == ["P(relevant)", "similarity", "path"] and " %" in lines[2]
 
 
@@ -378,7 +434,7 @@ def test_near_misses_on_the_command_line(command, colours, place, calibrated):
     asked = ("search", CLEAR, "--where", 'not name~"red*"')
     code, out, _ = command(*asked, "--index", place / "index")
     assert code == 3
-    assert out.startswith("Nothing found. Nothing here looks like this:")
+    assert out.startswith("Nothing found. Probably no picture here fits: the chance that one ")
     assert "What came nearest:" in out and ".png" in out
     code, out, _ = command(*asked, "--index", place / "index", "--json")
     found = json.loads(out)

@@ -30,7 +30,7 @@ def opened(name: str, again: bool, place: Path) -> Policy:
     if not again:
         return policy
     policy.save(place / "policy.json")
-    assert json.loads((place / "policy.json").read_text())["format"] == 2
+    assert json.loads((place / "policy.json").read_text())["format"] == 3
     return Policy.load(place / "policy.json")
 
 
@@ -135,11 +135,11 @@ def test_another_model_is_a_doubt_where_that_is_asked_for():
 
 
 def test_a_later_format_is_named(tmp_path):
-    (tmp_path / "trust.json").write_text('{"format": 3}')
+    (tmp_path / "trust.json").write_text('{"format": 4}')
     with pytest.raises(WrongTrust) as caught:
         Policy.load(tmp_path / "trust.json")
     assert str(caught.value) == (
-        f"The policy '{tmp_path / 'trust.json'}' cannot be read (format 3; this version reads "
-        "1 and 2). Expected a file written by `Policy.save`; calibrate again with "
+        f"The policy '{tmp_path / 'trust.json'}' cannot be read (format 4; this version reads "
+        "1 to 3). Expected a file written by `Policy.save`; calibrate again with "
         "`avow calibrate`."
     )

@@ -3,7 +3,9 @@
     [{"image": "a.jpg", "caption_of": "b.jpg", "caption_idx": 2, "scores": [1, 1, 2]}, ...]
 
 `caption_of` and `caption_idx` (from 0) name the caption; every pair has as many scores as
-there were people. Judgements are for evaluation alone: nothing is ever fitted on them.
+there were people. Models are never trained on them. One curve is fitted on half of the judged
+images, which turns the agreement of captions into labels (`study.relevance_labels`); what
+rests on those labels is checked on the other half.
 
 Paper: Hodosh, Young, Hockenmaier, "Framing Image Description as a Ranking Task", JAIR 2013
 (Flickr8k: three experts, from 1, unrelated, to 4, describes the image without any errors).

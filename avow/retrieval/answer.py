@@ -134,13 +134,9 @@ def in_words(
 
     noun: what was looked for. odd: whether the query is unlike those of the calibration.
     """
-    one_of_ten = f"{100 * float(judgements.present[0]):.0f} %"
     parts = []
     if verdict == "nothing_found":
-        parts.append(
-            f"Probably no {noun} here fits: the chance that one of the best ten does is "
-            f"{one_of_ten}."
-        )
+        parts.append(_absent(judgements, noun))
     else:
         parts.append(_standing(judgements.probability[0], noun))
         if many is not None:
@@ -152,6 +148,16 @@ def in_words(
     if judgements.doubts:
         parts.append(f"Careful: {'; '.join(judgements.doubts)}.")
     return " ".join(parts)
+
+
+def _absent(judgements: Judgements, noun: str) -> str:
+    """That nothing fits, with its probability where the policy judges ten hits together."""
+    if judgements.one_of_first is None:
+        return f"Probably no {noun} here fits."
+    chance = f"{100 * float(judgements.present[0]):.0f} %"
+    return (
+        f"Probably no {noun} here fits: the chance that one of the best ten does is {chance}."
+    )
 
 
 def _standing(probability: Float[ndarray, " shown"], noun: str) -> str:

@@ -11,7 +11,7 @@ from avow.retrieval.function_words import FUNCTION_WORDS
 from avow.retrieval.spelling import dictionary
 
 _PICTURE = re.compile(
-    r"^(?:(?:an?|the|some|my)\s+)?(?:photo|picture|image|photograph|pic|shot)s?\s+of\s+",
+    r"^(?:(?:(?:an?|the|some|my)\s+)?(?:photo|picture|image|photograph|pic|shot)s?\s+of\s+)+",
     re.IGNORECASE,
 )
 _ARTICLE = re.compile(r"^(?:an?|the|some|any)\s+", re.IGNORECASE)
@@ -27,6 +27,10 @@ _IRREGULAR = {
     "knives": "knife",
     "wolves": "wolf",
     "leaves": "leaf",
+    "calves": "calf",
+    "halves": "half",
+    "loaves": "loaf",
+    "scarves": "scarf",
     "shelves": "shelf",
     "snowmen": "snowman",
     "policemen": "policeman",
@@ -34,7 +38,8 @@ _IRREGULAR = {
 }
 _ALWAYS_S = frozenset(
     "glasses sunglasses scissors pants jeans shorts trousers skis stairs tennis grass bus "
-    "dress glass cross news species series gymnastics binoculars goggles chess".split()
+    "dress glass cross news species series gymnastics binoculars goggles chess lens clothes "
+    "eyeglasses leggings tongs aerobics".split()
 )
 
 
@@ -60,4 +65,7 @@ def singular(noun: str) -> str:
     forms += [noun[:-2]] if noun.endswith(("shes", "ches", "xes", "ses", "oes")) else []
     ranks = {form: dictionary().rank(form) for form in forms if len(form) > 2}
     listed = {form: rank for form, rank in ranks.items() if rank is not None}
-    return min(listed, key=lambda form: listed[form]) if listed else noun
+    # "hearses" gives "hearse" and "hears", which reads like a plural and is commoner
+    forms = [form for form in listed if singular(form) == form] or list(listed)
+    best = min(forms, key=lambda form: listed[form], default=noun)
+    return _IRREGULAR.get(best, best)

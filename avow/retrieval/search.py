@@ -10,70 +10,31 @@ Filters choose before anything is ranked, and trust is judged on what they leave
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float, Int64
 from PIL import Image
 
 from avow.core.errors import BadQuery, WrongIndex, WrongTrust
 from avow.core.photographs import open_photograph
 from avow.core.searching import Encoder
 from avow.retrieval.answer import Hit, HowMany, SearchResult, Uncertainty, Verdict, in_words
-from avow.retrieval.commonness import commonness
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, Seen
+from avow.retrieval.leaving_out import leave_out, probability_of
 from avow.retrieval.library import Library
-from avow.retrieval.question import Question, Style, ask, check_numbers, understood
-from avow.retrieval.understanding import Understanding
+from avow.retrieval.question import Question, Style, ask, check_numbers, only_text, understood
+from avow.retrieval.request import Candidates, Request
 from avow.retrieval.where import Where
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
 
 _GALLERIES_KEPT = 4  # of as many filters, the samples stay in memory
 _NOT_CALIBRATED = "This kind of search is not calibrated yet."
-
-
-@dataclass(frozen=True)
-class Request:
-    """A search from here on: its query is a vector, and its filter is parsed."""
-
-    query: dict[str, Any]
-    """As the result repeats it."""
-    style: Style
-    vector: Float32[np.ndarray, " dim"]
-    kind: str
-    k: int
-    risk: float | None = None
-    where: Where | None = None
-    but: int | None = None
-    """An item that is no answer, because the others are compared with it."""
-    asked: str = ""
-    """The text as the model read it: a name in one form, whatever form was typed."""
-    understanding: Understanding | None = None
-    """What was understood of a text, where the model reads English alone."""
-
-    @property
-    def words(self) -> Int64[np.ndarray, " 1"]:
-        return np.array([len(self.asked.split())])
-
-    @property
-    def common(self) -> Float64[np.ndarray, " 1"] | None:
-        return commonness([self.asked]) if self.asked else None
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The best items of a gallery with their scores."""
-
-    gallery: Gallery
-    ids: Int64[np.ndarray, " found"]
-    scores: Float32[np.ndarray, " found"]
-    sampled: Float32[np.ndarray, " sample"] | None = None
-    """Scores of the gallery's sample, where they came with the search."""
 
 
 class Retriever:
@@ -165,9 +126,22 @@ class Retriever:
         chosen = Where.parse(where) if isinstance(where, str) else where
         started = time.perf_counter()
         question, understanding = understood(question, self.encoder, rewrite)
+        query = {**question.to_dict(), "where": None if where is None else str(where)}
+        leaving = None
+        if self._leaves_out(question):
+            other = only_text(question.without or "")
+            leaving = Request(
+                query,
+                "text",
+                other.vector(self.encoder),
+                kind,
+                k,
+                where=chosen,
+                asked=other.asked,
+            )
+            question = replace(question, without=None)
         vector = question.vector(self.encoder)
         encoded = time.perf_counter() - started
-        query = {**question.to_dict(), "where": None if where is None else str(where)}
         request = Request(
             query,
             question.style,
@@ -178,6 +152,7 @@ class Retriever:
             chosen,
             asked=question.asked,
             understanding=understanding,
+            leaving=leaving,
         )
         return _timed(self._answer(request), encode=encoded)
 
@@ -222,13 +197,16 @@ class Retriever:
         else:
             self.library.record(asked, item_id, good)
 
-    def policy(self, style: Style) -> Policy | None:
-        """What was fitted for this index, else for its model; None where nothing was."""
+    def policy(self, style: Style, own: bool = True) -> Policy | None:
+        """What was fitted for this index, else for its model; None where nothing was.
+
+        own: False passes over what belongs to the index.
+        """
         if style not in ("text", "image"):
             return None
         self.library.check_attached(f"trust-{style}.json")
         home = getattr(self.encoder, "home", None)
-        for place in (self.model_folder, home):
+        for place in (self.model_folder, home) if own else (home,):
             if place is not None and (place / f"trust-{style}.json").is_file():
                 return self._load(place / f"trust-{style}.json")
         return None
@@ -310,21 +288,26 @@ class Retriever:
             if policy is None:
                 return "unjudged", None, None, _with_hint(_NOT_CALIBRATED, request)
             summary = seen.summary(self.encoder.tau, usual, gallery.usual)
+            shown = min(request.k, SHOWN, len(ids))
             judgements = policy.judge(
                 summary,
                 request.words,
                 common=request.common,
-                shown=min(request.k, SHOWN, len(ids)),
+                shown=shown if request.leaving is None else SHOWN,
                 risk=request.risk,
                 model=self.encoder.fingerprint,
             )
+            if request.leaving is not None:
+                unwanted = self.probability(policy, request.leaving, ids[:SHOWN])
+                about = (summary.gallery, request.words)
+                judgements = leave_out(judgements, unwanted, policy, about, shown)
             number = policy.number(
                 summary, seen.behind(summary, gallery.usual), request.words, request.common
             )
         except WrongTrust as error:
             return "unjudged", None, None, f"{_NOT_CALIBRATED} {error}"
         verdict: Verdict = _VERDICTS[judgements.verdicts[0]]
-        many = None if number is None else HowMany.of(number)
+        many = None if number is None or request.leaving is not None else HowMany.of(number)
         if request.understanding is not None and not request.understanding.understood:
             message = request.understanding.message or "This query is not understood."
             return "not_understood", judgements, many, message
@@ -332,6 +315,38 @@ class Retriever:
         noun = "picture" if request.style == "text" else "text"
         why = in_words(verdict, judgements, noun, many, odd)
         return verdict, judgements, many, _with_hint(why, request)
+
+    def _leaves_out(self, question: Question) -> bool:
+        """Whether what is left out can be judged: a text without another, and a policy."""
+        if question.without is None or question.text is None or question.image is not None:
+            return False
+        try:
+            policy = self.policy("text") if question.kind == "image" else None
+        except WrongTrust:
+            return False
+        return policy is not None and policy.tail is not None
+
+    @property
+    def reads_english(self) -> bool:
+        """Whether the model reads English and nothing else."""
+        return getattr(self.encoder, "english", False)
+
+    def probability(
+        self, policy: Policy, request: Request, items: Int64[np.ndarray, " items"]
+    ) -> Float[np.ndarray, " items"]:
+        """That each of some items fits a query, whether it is among its best or behind."""
+        candidates = self._rank(request)
+        first, tau = candidates.ids[:SHOWN], self.encoder.tau
+        gallery, seen = candidates.gallery, self._look(request, candidates)
+        usual = None if gallery.usual is None else self.library.usual(first)
+        summary = seen.summary(tau, usual, gallery.usual)
+        evidence = self.library.vectors(items) @ request.vector / tau
+        if usual is not None:
+            known = self.library.usual(items)
+            assert known is not None
+            evidence = evidence - known.log_mean.mean(0)
+        query = (request.words, request.common)
+        return probability_of(policy, summary, first, items, evidence, query)
 
     def _uncertainty(self, seen: Seen) -> Uncertainty:
         tau, kind = self.library.manifest["tau"], self.library.manifest["kind"]

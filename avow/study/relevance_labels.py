@@ -91,7 +91,10 @@ def drawn(probability: Labels, seed: int = 0) -> Bool[np.ndarray, "queries image
 
 
 def agreement(
-    queries: Vectors, captions: Vectors, image_of: Int[np.ndarray, " captions"], images: int
+    queries: Float[np.ndarray, "queries dim"],
+    captions: Float[np.ndarray, "captions dim"],
+    image_of: Int[np.ndarray, " captions"],
+    images: int,
 ) -> Labels:
     """The largest cosine of every query with the captions of every image, in blocks.
 

@@ -22,7 +22,9 @@ TEN = 10
 _MEANS = ("score", "relative", "unusual", "above bank")
 _LEAST = 1e-6
 
-Stated = Float[np.ndarray, "queries shown"]
+Stated = Float[np.ndarray, "queries stated"]
+"""Probabilities of the most probable hits: the first ten, or all that were looked at."""
+FirstTen = Float[np.ndarray, "queries ten"]
 
 
 def log_odds(share: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
@@ -43,7 +45,8 @@ def query_features(
 ) -> Float[np.ndarray, "queries more"]:
     """What is known of a query: its first hit, and its first ten together.
 
-    stated: the probability of every hit, in the same order.
+    features: of hits by similarity. stated: the probabilities of at least the ten most
+    probable hits, in any order.
     """
     best = -np.sort(-stated, axis=1)[:, :TEN]
     columns = [
@@ -72,13 +75,13 @@ def agree(
     return hits, anything, np.clip(rho, 0, 1)
 
 
-def one_of_first(stated: Stated, rho: Float[np.ndarray, " queries"]) -> Stated:
+def one_of_first(stated: Stated, rho: Float[np.ndarray, " queries"]) -> FirstTen:
     """P_1, P_2, …, P_10: that one of the first k hits fits, for every k."""
     least, most = _ends(stated)
     return least + rho[:, None] * (most - least)
 
 
-def _ends(stated: Stated) -> tuple[Stated, Stated]:
+def _ends(stated: Stated) -> tuple[FirstTen, FirstTen]:
     """The smallest and the largest that P_k can be, for k = 1 … 10."""
     first = stated[:, :TEN]
     return np.maximum.accumulate(first, axis=1), np.minimum(np.cumsum(first, axis=1), 1)

@@ -27,8 +27,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from avow.trust._shares import check_shares
 from avow.trust.groups import numbered
+from avow.trust.inputs import check_shares
 
 Score = Literal["rank", "cumulative", "probability"]
 

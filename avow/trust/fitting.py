@@ -18,6 +18,16 @@ from jaxtyping import Bool, Float, Int
 
 from avow.core.background import Background
 from avow.core.errors import BadData
+from avow.trust.calibration_queries import (
+    CalibrationQueries,
+    evenly,
+    sampled,
+    see_hits,
+    share_without,
+    thinned,
+    together,
+    two_halves,
+)
 from avow.trust.coherence import TEN, log_odds, query_features, query_names
 from avow.trust.conditions import Conditions
 from avow.trust.expected_number import Behind, fit_tail, measured_spread
@@ -35,49 +45,22 @@ from avow.trust.gallery_sampling import (
 )
 from avow.trust.groups import halves
 from avow.trust.inputs import Scores, background_of, mask_of, views_of
+from avow.trust.judgements import HeldOut
 from avow.trust.policy import (
     MAX_FALSE_REFUSALS,
     SHOWN,
-    HeldOut,
     Policy,
-    kind_of,
-    of_query,
 )
 from avow.trust.probability import Probability, fit_probability
+from avow.trust.query_features import kind_of
 from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import SHOWN as CANDIDATES
 from avow.trust.top_k import relative_evidence, summarise
 
-NOTHING_THERE = 0.15
-"""Share of queries with nothing to find that the probabilities are fitted for."""
-LEARNT, HELD = 1500, 4000
-"""Queries of each kind that are learnt from, and of all kinds kept to check with."""
+HELD = 4000
+"""Queries of all kinds that are kept to check with."""
 _FAR = 0.001
 _TAIL = 64  # candidates behind the hits that each query teaches with, on average
-
-
-@dataclass(frozen=True)
-class CalibrationQueries:
-    """Queries of one kind over one gallery, with what is known to be relevant.
-
-    Where nothing is relevant to any of them, they teach what to refuse and nothing else.
-    """
-
-    style: str
-    scored: ScoredQueries
-    words: Int[np.ndarray, " queries"]
-    """How many words each query has; 0 for a photograph."""
-    common: Float[np.ndarray, " queries"] | None = None
-    """How common the words of each query are (`retrieval.commonness`); None for photographs."""
-
-    def only(self, chosen: Int[np.ndarray, " some"]) -> "CalibrationQueries":
-        """Some of the queries over the same candidates."""
-        return CalibrationQueries(
-            self.style,
-            self.scored.queries(chosen),
-            self.words[chosen],
-            None if self.common is None else self.common[chosen],
-        )
 
 
 class FitOptions(TypedDict, total=False):
@@ -197,7 +180,7 @@ def fit_search_policy(
     answer holds, and every promise rests on it. Each kind counts the same however many
     queries it has.
     """
-    halved = [_halves(asking, seed + number) for number, asking in enumerate(askings)]
+    halved = [two_halves(asking, seed + number) for number, asking in enumerate(askings)]
     there = [n for n, asking in enumerate(askings) if asking.scored.match.any()]
     if not there:
         raise BadData("No query has a relevant item. Expected some; give right answers.")
@@ -206,16 +189,19 @@ def fit_search_policy(
 
     def see(numbers: Sequence[int], side: int, absent: bool) -> list[Hits]:
         return [
-            _see(halved[n][side], sizes, seed, 2 * n + side, absent, CANDIDATES)
+            see_hits(halved[n][side], sizes, seed, 2 * n + side, absent, CANDIDATES)
             for n in numbers
         ]
 
-    fitted, held = _even(see(there, 0, False)), _even(see(there, 1, False), HELD // len(there))
+    fitted, held = (
+        evenly(see(there, 0, False)),
+        evenly(see(there, 1, False), HELD // len(there)),
+    )
     without, unseen = see(away, 0, True), see(away, 1, True)
-    learnt = Hits.join([fitted, _share(_even(without), fitted)])
-    probability = fit_hits("relevant", _thinned(learnt))
+    learnt = Hits.join([fitted, share_without(evenly(without), fitted)])
+    probability = fit_hits("relevant", thinned(learnt))
     anything = _fit_anything(probability, learnt)
-    present = fit_present(fitted, _even(without), balanced=True)
+    present = fit_present(fitted, evenly(without), balanced=True)
     made = Policy(
         _conditions(fitted, model, gallery, style),
         probability,
@@ -229,7 +215,7 @@ def fit_search_policy(
         anything=anything,
     )
     made = _with_number(made, halved, seed)
-    return _checked(made, held, _share(_even(unseen), held), max_false_refusals)
+    return _checked(made, held, share_without(evenly(unseen), held), max_false_refusals)
 
 
 def _fit_anything(probability: Probability, hits: Hits) -> Probability:
@@ -260,7 +246,7 @@ def _with_number(
     known = replace(policy, tail=fit_tail(policy.event, rows, fits, gallery, groups))
     expected, true = [], []
     for _, other in halved:
-        some = other.only(_some(len(other.words), seed))
+        some = other.only(sampled(len(other.words), seed))
         summary, order = summarise(some.scored.asked())
         found = known.number(summary, behind(some.scored, order), some.words, some.common)
         assert found is not None
@@ -286,7 +272,7 @@ def _behind(
     policy: Policy, asking: CalibrationQueries, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Features, truth, gallery sizes and groups of a sample of candidates behind the hits."""
-    some = asking.only(_some(len(asking.words), seed))
+    some = asking.only(sampled(len(asking.words), seed))
     summary, order = summarise(some.scored.asked())
     features, words = policy.features(summary, some.words, some.common)
     stated = -np.sort(-predict(policy.probability, features, summary.gallery), axis=1)
@@ -295,19 +281,8 @@ def _behind(
     drawn = np.random.default_rng(seed).random(others.seen.shape) < _TAIL / others.seen.shape[1]
     query, column = np.nonzero(others.seen & drawn)
     rows = number_features(hits[:, -1], others.gap, words)[query, column]
-    groups = _together(some.scored.groups)[query]
+    groups = together(some.scored.groups)[query]
     return rows, some.scored.match[query, column], summary.gallery[query], groups
-
-
-def _some(queries: int, seed: int, most: int = 500) -> Int[np.ndarray, " some"]:
-    return np.sort(np.random.default_rng(seed).permutation(queries)[:most])
-
-
-def _thinned(hits: Hits) -> Hits:
-    """The first ten hits and every fourth behind them, which are many and alike."""
-    shown = np.arange(hits.right.shape[1])
-    kept = shown[(shown < TEN) | (shown % 4 == 0)]
-    return replace(hits, features=hits.features[:, kept], right=hits.right[:, kept])
 
 
 def _checked(policy: Policy, held: Hits, nothing: Hits, share: float) -> Policy:
@@ -349,24 +324,6 @@ def _constant_refusal(
     return (float(log_odds(lowest)[0]), 0.0, 0.0, 0.0)
 
 
-def _halves(
-    queries: CalibrationQueries, seed: int
-) -> tuple[CalibrationQueries, CalibrationQueries]:
-    """Two random halves; the captions of one picture stay together."""
-    one, other = halves(_together(queries.scored.groups), seed, larger_first=True)
-    return queries.only(one), queries.only(other)
-
-
-def _together(groups: Int[np.ndarray, " queries"]) -> Int[np.ndarray, " queries"]:
-    """Which queries succeed and fail together: the captions of one picture.
-
-    Names and phrases share pictures all over the gallery, which ties everything to
-    everything; each of them is then a question of its own.
-    """
-    largest = np.unique(groups, return_counts=True)[1].max()
-    return np.arange(len(groups)) if largest > max(20, len(groups) / 50) else groups
-
-
 def _shown(
     probability: Probability, hits: Hits
 ) -> tuple[Float[np.ndarray, "queries shown"], Bool[np.ndarray, "queries shown"]]:
@@ -375,63 +332,6 @@ def _shown(
     order = np.argsort(-stated, axis=1, kind="stable")[:, :SHOWN]
     right = np.take_along_axis(hits.right, order, axis=1)
     return np.take_along_axis(stated, order, axis=1), right
-
-
-def _see(
-    asking: CalibrationQueries,
-    sizes: Sequence[int],
-    seed: int,
-    offset: int,
-    absent: bool = False,
-    keep: int = SHOWN,
-) -> Hits:
-    """Hits in galleries of many sizes; `absent`: with everything relevant taken away."""
-    scored = asking.scored
-    if scored.match.any():
-        hits = draw_sizes(scored, sizes, seed=seed, keep=keep, absent=absent)
-    else:
-        hits = _anywhere(scored, sizes, seed, keep)
-    words = asking.words[hits.queries]
-    # groups of different kinds must not be taken for the same
-    groups = _together(scored.groups)[hits.queries].astype(np.int64) + offset * 10_000_000
-    common = None if asking.common is None else asking.common[hits.queries]
-    names, features = of_query(hits.names, hits.features, words, common)
-    return Hits(names, features, hits.right, hits.gallery, groups, hits.queries)
-
-
-def _anywhere(
-    scored: ScoredQueries, sizes: Sequence[int], seed: int, keep: int = SHOWN
-) -> Hits:
-    """Hits of queries that nothing is relevant to, each in one gallery of every size."""
-    queries, candidates = scored.match.shape
-    rng = np.random.default_rng(seed)
-    parts = []
-    for size in [*(size for size in sizes if size < 0.8 * candidates), candidates]:
-        galleries = np.array_split(rng.permutation(candidates), max(1, candidates // size))
-        where = rng.integers(len(galleries), size=queries)
-        parts += [
-            collect_hits(scored, np.flatnonzero(where == number), np.sort(gallery), keep=keep)
-            for number, gallery in enumerate(galleries)
-            if (where == number).any()
-        ]
-    return Hits.join(parts)
-
-
-def _share(nothing: Hits, fitted: Hits) -> Hits:
-    """As many queries without a match as make up their share of all."""
-    wanted = round(len(fitted.gallery) * NOTHING_THERE / (1 - NOTHING_THERE))
-    kept = np.random.default_rng(0).permutation(len(nothing.gallery))[:wanted]
-    return nothing.only(np.sort(kept))
-
-
-def _even(parts: Sequence[Hits], most: int = LEARNT) -> Hits:
-    """The same number of queries of every kind, as far as there are so many."""
-    rng = np.random.default_rng(0)
-    chosen = []
-    for part in parts:
-        kept = rng.permutation(len(part.gallery))[:most]
-        chosen.append(part.only(np.sort(kept)))
-    return Hits.join(chosen)
 
 
 def _refuse(

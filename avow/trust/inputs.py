@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from avow.core.background import Background
-from avow.core.errors import BadData
+from avow.core.errors import BadData, BadRecipe
 
 Scores = Any
 """Arrays or tensors of numbers [queries, candidates], one or a sequence with one per view, or
@@ -61,3 +61,12 @@ def mask_of(
         f"shape {tuple(shape)}, or the position (0 to {shape[1] - 1}) of the right candidate "
         "of every query."
     )
+
+
+def check_shares(**shares: float) -> None:
+    """Refuse a level that is no share: a user who means 5 % may well write 5."""
+    for name, share in shares.items():
+        if not 0 < share < 1:
+            raise BadRecipe(
+                f"{name} is '{share}'. Expected a share between 0 and 1: 0.05 for 5 %."
+            )

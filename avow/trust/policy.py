@@ -20,13 +20,13 @@ refuses another model, and reports other differences as doubts.
 """
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Num
+from jaxtyping import Bool, Float, Int
 
 from avow.core.background import Background
 from avow.core.errors import BadData, WrongTrust
@@ -39,11 +39,12 @@ from avow.trust.conditions import Conditions, Difference
 from avow.trust.expected_number import Behind, Number, number
 from avow.trust.gallery_sampling import one_of, predict
 from avow.trust.inputs import Scores, background_of, views_of
+from avow.trust.judgements import HeldOut, Judgements, Verdict
 from avow.trust.probability import Probability
+from avow.trust.query_features import COMMON, LOG_WORDS, kind_of, of_query
 from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import TopKSummary, describe, summarise
 
-Verdict = Literal["answer", "check", "nothing found"]
 Ranking = Literal["similarity", "probability"]
 
 SHOWN = 10
@@ -51,62 +52,7 @@ DELTA = 0.1
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 MAX_FALSE_REFUSALS = 0.02
 """Share of queries with a relevant hit among the first ten that may get "nothing found"."""
-_LOG_WORDS, _COMMON = "log words", "common"
 _ODD = 0.15  # share of features outside the fitted range that makes a query unusual
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Hits that the probabilities were not fitted on: what was stated, and the truth."""
-
-    probability: Float[np.ndarray, "queries shown"]
-    correct: Bool[np.ndarray, "queries shown"]
-    groups: Int[np.ndarray, " queries"]
-    anything: Float[np.ndarray, " queries"] | None = None
-    """What was stated of the first ten together, where the policy has `anything`."""
-
-    def check(self) -> None:
-        """Raise ValueError if the parts do not belong to the same queries."""
-        if self.probability.ndim != 2 or self.probability.shape != self.correct.shape:
-            raise ValueError("stated and true are of different hits")
-        if self.groups.shape != self.probability.shape[:1]:
-            raise ValueError("there is not one group for every query")
-        if self.anything is not None and self.anything.shape != self.groups.shape:
-            raise ValueError("there is not one judgement of the first ten for every query")
-
-
-@dataclass(frozen=True)
-class Judgements:
-    """Probabilities and verdicts for the answers of some queries."""
-
-    order: Int[np.ndarray, "queries shown"]
-    """Positions in the summary of the hits to show, in order."""
-    probability: Float[np.ndarray, "queries shown"]
-    """That each of these is right or relevant (`event`)."""
-    confidence: Float[np.ndarray, " queries"]
-    """That one of those the promise concerns is."""
-    present: Float[np.ndarray, " queries"]
-    """That the gallery holds a match, if that were as likely as not."""
-    verdicts: list[Verdict]
-    promise: Promise
-    doubts: list[str] = field(default_factory=list)
-    """Why the probabilities may not hold here."""
-    odd: Float[np.ndarray, " queries"] | None = None
-    """Share of features outside the range the policy was fitted on."""
-    event: str = "relevant"
-    one_of_first: Float[np.ndarray, "queries ten"] | None = None
-    """P_k that one of the first k is, for k = 1 … 10; never falls with k."""
-    candidates: Int[np.ndarray, "queries shown"] | None = None
-    """The hits as columns of the similarity, if whole rows were given."""
-    uncertainty: Float[np.ndarray, " queries"] | None = None
-    """u = K / S, if whole rows were given; it means nothing without `evidence`."""
-    evidence: dict[str, Any] | None = None
-    """K, tau and evidence function of `uncertainty`."""
-
-    @property
-    def trust(self) -> Float[np.ndarray, " queries"]:
-        """The probability of the first hit."""
-        return self.probability[:, 0]
 
 
 @dataclass(frozen=True, eq=False)  # hashed by identity: arrays have no hash
@@ -257,7 +203,7 @@ class Policy:
             stated[:, :shown],
             expit(slope * log_odds(score) + offset),
             present,
-            verdicts(made.answers(score), self._refused(present, sizes, words)),
+            verdicts(made.answers(score), self.refuses(present, sizes, words)),
             made,
             [str(one) for one in different],
             self._odd(features[:, 0]),
@@ -284,7 +230,7 @@ class Policy:
             hits[:, :shown],
             each[:, min(shown, each.shape[1]) - 1],
             anything,
-            verdicts(made.answers(anything), self._refused(anything, summary.gallery, words)),
+            verdicts(made.answers(anything), self.refuses(anything, summary.gallery, words)),
             made,
             [str(one) for one in different],
             self._odd(features[:, 0]),
@@ -294,11 +240,11 @@ class Policy:
 
     def anything_of(
         self,
-        features: Float[np.ndarray, "queries shown features"],
-        stated: Float[np.ndarray, "queries shown"],
+        features: Float[np.ndarray, "queries seen features"],
+        stated: Float[np.ndarray, "queries stated"],
         sizes: Int[np.ndarray, " queries"],
     ) -> tuple[
-        Float[np.ndarray, "queries shown"],
+        Float[np.ndarray, "queries stated"],
         Float[np.ndarray, " queries"],
         Float[np.ndarray, " queries"],
     ]:
@@ -333,19 +279,19 @@ class Policy:
     ) -> tuple[Float[np.ndarray, "queries shown features"], Int[np.ndarray, " queries"]]:
         """What the probabilities read, and the number of words of every query."""
         features, names, wanted = describe(summary), summary.names, self.probability.names
-        if _LOG_WORDS in wanted:
+        if LOG_WORDS in wanted:
             if words is None:
                 raise BadData(
                     "The policy reads how many words a query has. Expected `words`, one "
                     "number per query (0 for a photograph); pass it."
                 )
-            if _COMMON in wanted and common is None:
+            if COMMON in wanted and common is None:
                 raise BadData(
                     "The policy reads how common a query is. Expected `common`, one number "
                     "per query; pass what `avow.retrieval.commonness` gives."
                 )
             names, features = of_query(
-                names, features, words, common if _COMMON in wanted else None
+                names, features, words, common if COMMON in wanted else None
             )
         if names != wanted:
             raise WrongTrust(
@@ -363,12 +309,13 @@ class Policy:
     def _evidence(self, summary: TopKSummary) -> dict[str, Any]:
         return {"K": int(summary.gallery.max()), "tau": self.tau, "evidence": self.kind}
 
-    def _refused(
+    def refuses(
         self,
         present: Float[np.ndarray, " queries"],
         sizes: Int[np.ndarray, " queries"],
         words: Int[np.ndarray, " queries"],
     ) -> Bool[np.ndarray, " queries"]:
+        """Which queries get "nothing found". present: that one of the first ten fits."""
         bound = kind_of(sizes, words) @ self._bounds[0]
         if self.anything is not None:  # "nothing found" is never said of what is likely
             bound = np.minimum(bound, 0)
@@ -412,53 +359,6 @@ def verdicts(
         "nothing found" if no else "answer" if yes else "check"
         for yes, no in zip(answered, refused, strict=True)
     ]
-
-
-def with_words(
-    features: Float[np.ndarray, "queries shown features"], words: Int[np.ndarray, " queries"]
-) -> Float[np.ndarray, "queries shown more"]:
-    """Append the logarithm of the query length, and its product with every feature.
-
-    A short query has many relevant pictures, so the same features mean something else.
-    """
-    length = np.log1p(words.astype(np.float32))[:, None, None]
-    wide = np.broadcast_to(length, (*features.shape[:2], 1))
-    return np.concatenate([features, wide, features * length], axis=2, dtype=np.float32)
-
-
-def names_with_words(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of the features of `with_words`."""
-    return (*names, _LOG_WORDS, *(f"{name} x {_LOG_WORDS}" for name in names))
-
-
-def of_query(
-    names: tuple[str, ...],
-    features: Float[np.ndarray, "queries shown features"],
-    words: Int[np.ndarray, " queries"],
-    common: Float[np.ndarray, " queries"] | None,
-) -> tuple[tuple[str, ...], Float[np.ndarray, "queries shown more"]]:
-    """Append what is known of the query itself, and its product with every feature.
-
-    Hardly any picture stands out for what many show ("a dog", "man"), as none does for what is
-    not there; the same features mean more where people name a thing often.
-    """
-    wide, wide_names = with_words(features, words), names_with_words(names)
-    if common is None:
-        return wide_names, wide
-    column = common.astype(np.float32)[:, None, None]
-    alone = np.broadcast_to(column, (*features.shape[:2], 1))
-    return (
-        (*wide_names, _COMMON, *(f"{name} x {_COMMON}" for name in names)),
-        np.concatenate([wide, alone, features * column], axis=2, dtype=np.float32),
-    )
-
-
-def kind_of(
-    sizes: Int[np.ndarray, " queries"], words: Num[np.ndarray, " queries"]
-) -> Float[np.ndarray, "queries 4"]:
-    """What the refusal threshold is linear in: log gallery size, log query length."""
-    size, length = np.log(sizes) - 5, np.log1p(words) - 1.5
-    return np.stack([np.ones(len(size)), size, length, size * length], 1)
 
 
 def _refuse_other_model(different: list[Difference]) -> None:

@@ -1,0 +1,125 @@
+"""Queries to fit a policy on: halved, and seen in galleries of many sizes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from avow.trust.coherence import TEN
+from avow.trust.gallery_sampling import Hits, ScoredQueries, collect_hits, draw_sizes
+from avow.trust.groups import halves
+from avow.trust.query_features import of_query
+
+NOTHING_THERE = 0.15
+"""Share of queries with nothing to find that the probabilities are fitted for."""
+LEARNT = 1500
+"""Queries of each kind that are learnt from."""
+
+
+@dataclass(frozen=True)
+class CalibrationQueries:
+    """Queries of one kind over one gallery, with what is known to be relevant.
+
+    Where nothing is relevant to any of them, they teach what to refuse and nothing else.
+    """
+
+    style: str
+    scored: ScoredQueries
+    words: Int[np.ndarray, " queries"]
+    """How many words each query has; 0 for a photograph."""
+    common: Float[np.ndarray, " queries"] | None = None
+    """How common the words of each query are (`retrieval.commonness`); None for photographs."""
+
+    def only(self, chosen: Int[np.ndarray, " some"]) -> "CalibrationQueries":
+        """Some of the queries over the same candidates."""
+        return CalibrationQueries(
+            self.style,
+            self.scored.queries(chosen),
+            self.words[chosen],
+            None if self.common is None else self.common[chosen],
+        )
+
+
+def two_halves(
+    queries: CalibrationQueries, seed: int
+) -> tuple[CalibrationQueries, CalibrationQueries]:
+    """Two random halves; the captions of one picture stay together."""
+    one, other = halves(together(queries.scored.groups), seed, larger_first=True)
+    return queries.only(one), queries.only(other)
+
+
+def together(groups: Int[np.ndarray, " queries"]) -> Int[np.ndarray, " queries"]:
+    """Which queries succeed and fail together: the captions of one picture.
+
+    Names and phrases share pictures all over the gallery, which ties everything to
+    everything; each of them is then a question of its own.
+    """
+    largest = np.unique(groups, return_counts=True)[1].max()
+    return np.arange(len(groups)) if largest > max(20, len(groups) / 50) else groups
+
+
+def see_hits(
+    asking: CalibrationQueries,
+    sizes: Sequence[int],
+    seed: int,
+    offset: int,
+    absent: bool,
+    keep: int,
+) -> Hits:
+    """Hits in galleries of many sizes; `absent`: with everything relevant taken away."""
+    scored = asking.scored
+    if scored.match.any():
+        hits = draw_sizes(scored, sizes, seed=seed, keep=keep, absent=absent)
+    else:
+        hits = _anywhere(scored, sizes, seed, keep)
+    words = asking.words[hits.queries]
+    # groups of different kinds must not be taken for the same
+    groups = together(scored.groups)[hits.queries].astype(np.int64) + offset * 10_000_000
+    common = None if asking.common is None else asking.common[hits.queries]
+    names, features = of_query(hits.names, hits.features, words, common)
+    return Hits(names, features, hits.right, hits.gallery, groups, hits.queries)
+
+
+def _anywhere(scored: ScoredQueries, sizes: Sequence[int], seed: int, keep: int) -> Hits:
+    """Hits of queries that nothing is relevant to, each in one gallery of every size."""
+    queries, candidates = scored.match.shape
+    rng = np.random.default_rng(seed)
+    parts = []
+    for size in [*(size for size in sizes if size < 0.8 * candidates), candidates]:
+        galleries = np.array_split(rng.permutation(candidates), max(1, candidates // size))
+        where = rng.integers(len(galleries), size=queries)
+        parts += [
+            collect_hits(scored, np.flatnonzero(where == number), np.sort(gallery), keep=keep)
+            for number, gallery in enumerate(galleries)
+            if (where == number).any()
+        ]
+    return Hits.join(parts)
+
+
+def share_without(nothing: Hits, fitted: Hits) -> Hits:
+    """As many queries without a match as make up their share of all."""
+    wanted = round(len(fitted.gallery) * NOTHING_THERE / (1 - NOTHING_THERE))
+    kept = np.random.default_rng(0).permutation(len(nothing.gallery))[:wanted]
+    return nothing.only(np.sort(kept))
+
+
+def evenly(parts: Sequence[Hits], most: int = LEARNT) -> Hits:
+    """The same number of queries of every kind, as far as there are so many."""
+    rng = np.random.default_rng(0)
+    chosen = []
+    for part in parts:
+        kept = rng.permutation(len(part.gallery))[:most]
+        chosen.append(part.only(np.sort(kept)))
+    return Hits.join(chosen)
+
+
+def sampled(queries: int, seed: int, most: int = 500) -> Int[np.ndarray, " some"]:
+    return np.sort(np.random.default_rng(seed).permutation(queries)[:most])
+
+
+def thinned(hits: Hits) -> Hits:
+    """The first ten hits and every fourth behind them, which are many and alike."""
+    shown = np.arange(hits.right.shape[1])
+    kept = shown[(shown < TEN) | (shown % 4 == 0)]
+    return replace(hits, features=hits.features[:, kept], right=hits.right[:, kept])

@@ -1,0 +1,65 @@
+"""What a policy states of the answers of some queries, and what it was checked with."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from avow.trust.risk_control import Promise
+
+Verdict = Literal["answer", "check", "nothing found"]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Hits that the probabilities were not fitted on: what was stated, and the truth."""
+
+    probability: Float[np.ndarray, "queries shown"]
+    correct: Bool[np.ndarray, "queries shown"]
+    groups: Int[np.ndarray, " queries"]
+    anything: Float[np.ndarray, " queries"] | None = None
+    """What was stated of the first ten together, where the policy has `anything`."""
+
+    def check(self) -> None:
+        """Raise ValueError if the parts do not belong to the same queries."""
+        if self.probability.ndim != 2 or self.probability.shape != self.correct.shape:
+            raise ValueError("stated and true are of different hits")
+        if self.groups.shape != self.probability.shape[:1]:
+            raise ValueError("there is not one group for every query")
+        if self.anything is not None and self.anything.shape != self.groups.shape:
+            raise ValueError("there is not one judgement of the first ten for every query")
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """Probabilities and verdicts for the answers of some queries."""
+
+    order: Int[np.ndarray, "queries shown"]
+    """Positions in the summary of the hits to show, in order."""
+    probability: Float[np.ndarray, "queries shown"]
+    """That each of these is right or relevant (`event`)."""
+    confidence: Float[np.ndarray, " queries"]
+    """That one of those the promise concerns is."""
+    present: Float[np.ndarray, " queries"]
+    """That the gallery holds a match, if that were as likely as not."""
+    verdicts: list[Verdict]
+    promise: Promise
+    doubts: list[str] = field(default_factory=list)
+    """Why the probabilities may not hold here."""
+    odd: Float[np.ndarray, " queries"] | None = None
+    """Share of features outside the range the policy was fitted on."""
+    event: str = "relevant"
+    one_of_first: Float[np.ndarray, "queries ten"] | None = None
+    """P_k that one of the first k is, for k = 1 … 10; never falls with k."""
+    candidates: Int[np.ndarray, "queries shown"] | None = None
+    """The hits as columns of the similarity, if whole rows were given."""
+    uncertainty: Float[np.ndarray, " queries"] | None = None
+    """u = K / S, if whole rows were given; it means nothing without `evidence`."""
+    evidence: dict[str, Any] | None = None
+    """K, tau and evidence function of `uncertainty`."""
+
+    @property
+    def trust(self) -> Float[np.ndarray, " queries"]:
+        """The probability of the first hit."""
+        return self.probability[:, 0]
