@@ -235,6 +235,9 @@ class Judging(Policy):
         threshold = 1 - risk if answered else None
         return Promise(threshold, risk, delta, "wrong", 100, 100, answered, 0, why)
 
+    def number(self, *_: Any) -> None:
+        """It cannot say how many fit."""
+
     def judge(
         self,
         summary: TopKSummary,
@@ -256,6 +259,12 @@ class Judging(Policy):
             verdicts=["nothing found" if first < 0.2 else verdict],
             promise=promise,
         )
+
+
+def english(retriever: Retriever) -> Retriever:
+    """The same retriever; its model, taught with English captions alone, says so."""
+    retriever.encoder.english = True  # type: ignore[attr-defined]
+    return retriever
 
 
 def judged(retriever: Retriever) -> Retriever:

@@ -96,7 +96,56 @@ def test_the_parts_of_a_search_are_timed(client, method):
 def test_nothing_is_found_and_said(client):
     found = client.get("/api/search", params={"text": ELEPHANT, "k": 3}).json()
     assert (found["verdict"], found["hits"]) == ("nothing_found", [])
-    assert len(found["near_misses"]) == 3 and "Nothing here" in found["why"]
+    assert len(found["near_misses"]) == 3
+    assert found["why"].startswith("Probably no picture here fits: ")
+
+
+@pytest.fixture(scope="module")
+def english(index):
+    """A server whose model says that it reads English alone."""
+    retriever = serving.english(serving.judged(Retriever.open(index)))
+    with TestClient(create_app(retriever, limits=SMALL), base_url=HERE) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "text, problem, corrected",
+    [
+        ("a cat with long whiskrs", "unknown_word", CAT),
+        ("eine Katze mit langen Haaren", "other_language", None),
+    ],
+)
+def test_what_is_not_understood_is_said(english, text, problem, corrected):
+    found = english.get("/api/search", params={"text": text, "k": 3}).json()
+    assert (found["verdict"], found["hits"]) == ("not_understood", [])
+    assert len(found["near_misses"]) == 3
+    told = found["understanding"]
+    assert (told["problem"], told["corrected"]) == (problem, corrected)
+    assert found["why"] == told["message"]
+    assert 'verdict="not_understood"' in english.get("/api/metrics").text
+
+
+def test_a_model_that_may_read_other_languages_is_not_judged_by_english(client):
+    found = client.get("/api/search", params={"text": "eine Katze"}).json()
+    assert found["understanding"] is None and found["verdict"] != "not_understood"
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_negation_is_left_out_unless_it_is_to_stay(english, method):
+    def search(**asked):
+        given = {"params" if method == "get" else "data": asked}
+        found = getattr(english, method)("/api/search", **given).json()
+        return found["query"], found["understanding"]
+
+    typed = "a cat with no collar"
+    query, told = search(text=typed)
+    assert (query["text"], query["without"]) == ("a cat", "collar")
+    assert (told["text"], told["without"]) == ("a cat", "collar")
+    query, told = search(text=typed, rewrite="false")
+    assert (query["text"], query["without"]) == (typed, None)
+    assert (told["text"], told["without"]) == (typed, None)
+    query, told = search(text=typed, without="a sofa")  # somebody said it already
+    assert (query["text"], query["without"], told["without"]) == (typed, "a sofa", None)
 
 
 def test_a_lower_risk_answers_less(client):

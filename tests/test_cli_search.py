@@ -1,6 +1,7 @@
 """`avow search` and `avow explain`: what they print, and how they exit."""
 
 import json
+import shlex
 import webbrowser
 
 import pytest
@@ -32,13 +33,15 @@ def test_json_is_one_object_and_nothing_else(command, place):
     found = json.loads(out)
     assert (code, err) == (0, "")
     assert list(found) == [
-        *("query", "verdict", "trust", "uncertainty", "why", "hits", "near_misses")
+        *("query", "verdict", "trust", "uncertainty", "why"),
+        *("understanding", "how_many", "hits", "near_misses"),
     ]
     assert found["query"] == "a red dog"
     assert found["verdict"] == "unjudged" and found["trust"] is None
     assert list(found["uncertainty"]) == ["u", "K", "tau", "evidence"]
     assert len(found["hits"]) == 10 and set(found["hits"][0]) >= HIT
     assert found["near_misses"] == []
+    assert found["understanding"] is None  # its model may read other languages
 
 
 def test_a_person_reads_words_and_a_table(command, place):
@@ -61,6 +64,63 @@ def test_nothing_found_exits_with_3(command, place):
     ]
     code, out, _ = command(*arguments, "--json")
     assert code == 3 and json.loads(out)["verdict"] == "nothing_found"
+
+
+@pytest.fixture(scope="module")
+def shipped(place):
+    """An index of the same pictures, made with the model that ships with Avow."""
+    index_folders([place / "pictures"], index=place / "shipped", encoder=open_encoder())
+    return place / "shipped"
+
+
+def test_a_misspelt_word_is_told_with_the_command_to_type(command, shipped):
+    typed = ("-k", "2", "--index", shipped, "--where", "name~'*.png'")
+    code, out, _ = command("search", "a red bycicle", *typed)
+    lines = out.splitlines()
+    assert code == 3
+    assert lines[0] == "Not understood. I don't know 'bycicle'. Did you mean 'bicycle'?"
+    assert lines[1].startswith("Type: avow search 'a red bicycle' ")
+    assert lines[2] == "What came nearest:"
+    # what is offered can be typed: it is understood, and has the options that were typed
+    code, out, _ = command(*shlex.split(lines[1].removeprefix("Type: avow ")), "--json")
+    found = json.loads(out)
+    assert found["query"] == "a red bicycle" and found["verdict"] != "not_understood"
+    assert len(found["hits"] or found["near_misses"]) == 2
+    assert not {"Type:", "Searched"} & set(command("search", "a bicycle", *typed)[1].split())
+
+
+def test_yes_takes_the_suggested_spelling(command, shipped):
+    typed = ("search", "a red bycicle", "-k", "2", "--index", shipped)
+    code, out, _ = command(*typed, "--json")
+    told = json.loads(out)
+    assert (code, told["verdict"], told["hits"]) == (3, "not_understood", [])
+    assert told["understanding"]["corrected"] == "a red bicycle"
+    _, out, _ = command(*typed, "--yes", "--json")
+    taken = json.loads(out)
+    _, out, _ = command("search", "a red bicycle", *typed[2:], "--json")
+    assert taken == json.loads(out) and taken["query"] == "a red bicycle"
+    _, out, _ = command(*typed, "--yes")
+    assert "Not understood" not in out
+    assert out.splitlines()[1] == "Searched for: a red bicycle"
+
+
+def test_another_language_is_told_and_has_no_spelling_to_take(command, shipped):
+    typed = ("search", "ein Hund am Strand", "--index", shipped)
+    for more in ((), ("--yes",)):
+        code, out, _ = command(*typed, *more)
+        first, second, *_ = out.splitlines()
+        said = "Not understood. This model reads English; this looks like German."
+        assert (code, first, second) == (3, said, "What came nearest:")
+
+
+def test_what_the_words_leave_out_is_told(command, shipped):
+    _, out, _ = command("search", "a red wall with no door", "--index", shipped)
+    assert out.splitlines()[1] == "Left out: door"
+    # where somebody says what to leave out, the words stay as they were typed
+    _, out, _ = command(
+        *("search", "a red wall with no door", "--without", "paint", "--index", shipped)
+    )
+    assert "Left out" not in out
 
 
 def test_a_search_for_nothing_is_misspelt(command):

@@ -13,6 +13,7 @@ from avow.retrieval.search import Retriever
 
 pytestmark = pytest.mark.browser
 FOUND, REFUSED = '.verdict[data-is="answer"]', '.verdict[data-is="nothing_found"]'
+UNKNOWN = '.verdict[data-is="not_understood"]'
 BROKEN = """[...document.images].filter((one) => one.currentSrc && one.complete
   && !one.naturalWidth).map((one) => one.src)"""
 SOON = 300_000  # milliseconds: it only ends a test that would hang
@@ -25,7 +26,8 @@ def index(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(index):
-    with serving.Server(app_of(serving.judged(Retriever.open(index)))) as where:
+    retriever = serving.english(serving.judged(Retriever.open(index)))
+    with serving.Server(app_of(retriever)) as where:
         yield where
 
 
@@ -92,13 +94,65 @@ def test_nothing_found_is_said_and_near_misses_wait(visit, address):
     calm(seen, address)
 
 
+def test_a_misspelt_word_is_told_and_one_press_searches_for_what_was_meant(visit, address):
+    seen = asked(visit, address, "a cat with long whiskrs")
+    page = ready(seen, UNKNOWN)
+    assert page.locator(".verdict h2").inner_text() == "Not understood"
+    told = "I don't know 'whiskrs'. Did you mean 'whiskers'?"
+    assert page.inner_text(".verdict .why") == told
+    assert page.locator(".verdict .sure").count() == 0  # no number for what was not read
+    assert page.locator("#shown > .grid").count() == 0
+    assert not page.locator(".misses .look").first.is_visible()
+    page.locator(".verdict").get_by_role("button", name=f"Search for “{CAT}”").press("Enter")
+    ready(seen, FOUND)
+    assert names(page) == ["chelsea.jpg"] and page.input_value("#text") == CAT
+    assert page.locator(".verdict .offers").count() == 0
+    assert page.evaluate("document.activeElement.id") == "answers"
+    page.go_back()
+    ready(seen, UNKNOWN)
+    calm(seen, address)
+
+
+def test_another_language_is_told(visit, address):
+    seen = asked(visit, address, "eine Katze mit langen Haaren")
+    page = ready(seen, UNKNOWN)
+    told = "This model reads English; this looks like German."
+    assert page.inner_text(".verdict .why") == told
+    assert page.locator(".verdict button").count() == 0  # nothing to offer
+    calm(seen, address)
+
+
+def test_what_the_words_leave_out_can_be_put_back(visit, address):
+    typed = "a cat with no collar"
+    seen = asked(visit, address, typed)
+    page = ready(seen, ".chip")
+    chip = page.get_by_role("button", name="without collar")
+    assert chip.inner_text() == "without collar \N{MULTIPLICATION SIGN}"
+    assert page.input_value("#text") == typed and page.input_value("#without") == ""
+    chip.press("Enter")
+    ready(seen, ".verdict:not(:has(.chip))")
+    assert page.input_value("#text") == typed and "rewrite=false" in page.url
+    assert page.evaluate("document.activeElement.id") == "answers"
+    page.fill("#text", "a cat with no hat")
+    page.press("#text", "Enter")
+    ready(seen, ".chip:has-text('without hat')")
+    assert "rewrite" not in page.url
+    calm(seen, address)
+
+
+def test_the_number_beside_the_verdict_says_of_what(visit, address):
+    page = ready(asked(visit, address, CAT), FOUND)
+    number, about = page.inner_text(".verdict .sure").split("\n")
+    assert number.endswith("%") and about == "that one of these fits"
+
+
 def test_verdicts_differ_in_more_than_colour(visit, address):
     shapes = set()
-    for text, selector in ((CAT, FOUND), (ELEPHANT, REFUSED)):
+    for text, selector in ((CAT, FOUND), (ELEPHANT, REFUSED), ("bycicle", UNKNOWN)):
         page = ready(asked(visit, address, text), selector)
         shapes.add(page.locator(".verdict svg path").get_attribute("d"))
         assert page.locator(".verdict h2").inner_text()
-    assert len(shapes) == 2
+    assert len(shapes) == 3
 
 
 def test_the_risk_slider_asks_again(visit, address):
@@ -257,6 +311,13 @@ def test_keys_are_enough(visit, address):
     assert page.locator(".wall[data-seen]").count() == 1  # not made anew, so nothing jumps
 
 
+@pytest.mark.parametrize("text, selector", [("bycicle", UNKNOWN), ("a cat, no hat", ".chip")])
+def test_what_is_offered_fits_a_phone(visit, address, text, selector):
+    seen = asked(visit, address, text, width=320, height=640)
+    ready(seen, selector)
+    assert not seen.scrolls_sideways()
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_phone_shows_all_of_it(visit, address, dark):
     seen = asked(visit, address, CAT, width=390, height=844, dark=dark)
@@ -279,6 +340,7 @@ def test_dark_is_dark(visit, address):
     assert found == ["rgb(251, 250, 247)", "rgb(20, 23, 26)"]
 
 
+SHOWN = [(CAT, FOUND), (ELEPHANT, REFUSED), ("bycicle", UNKNOWN), ("a cat, no hat", ".chip")]
 CONTRAST = """() => {
   const light = (text) => {
     const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map((c) => c / 255)
@@ -305,7 +367,7 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("text, selector", [(CAT, FOUND), (ELEPHANT, REFUSED)])
+@pytest.mark.parametrize("text, selector", SHOWN)
 def test_every_word_can_be_read(visit, address, dark, text, selector):
     page = ready(asked(visit, address, text, dark=dark), selector)
     assert page.evaluate(CONTRAST) == []

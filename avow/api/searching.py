@@ -27,6 +27,9 @@ Many = Annotated[int, Query(ge=1, le=ANSWERS, description="How many answers.")]
 Risk = Annotated[
     float | None, Query(gt=0, lt=1, description="Bearable share of wrong answers.")
 ]
+Rewrite = Annotated[
+    bool, Query(description="Whether a negation in the text becomes what to leave out.")
+]
 
 
 class Reply:
@@ -70,25 +73,34 @@ async def search_by_text(
     k: Many = 10,
     risk: Risk = None,
     kind: Kind = "image",
+    rewrite: Rewrite = True,
 ) -> Found:
     """Search with words."""
-    return await reply.search(text, None, without, where=where, k=k, risk=risk, kind=kind)
+    more = {"k": k, "risk": risk, "kind": kind, "rewrite": rewrite}
+    return await reply.search(text, None, without, where, **more)
+
+
+def _chosen_in_form(
+    k: Annotated[int, Form(ge=1, le=ANSWERS)] = 10,
+    risk: Annotated[float | None, Form(gt=0, lt=1)] = None,
+    kind: Annotated[Kind, Form()] = "image",
+    rewrite: Annotated[bool, Form()] = True,
+) -> dict[str, Any]:
+    return {"k": k, "risk": risk, "kind": kind, "rewrite": rewrite}
 
 
 @router.post("/search")
 async def search(
     reply: Replying,
+    more: Annotated[dict[str, Any], Depends(_chosen_in_form)],
     text: Annotated[str, Form(max_length=LETTERS)] = "",
     image: Annotated[UploadFile | None, File(description="A picture to search with.")] = None,
     without: Annotated[str, Form(max_length=LETTERS)] = "",
     where: Annotated[str, Form(max_length=LETTERS)] = "",
-    k: Annotated[int, Form(ge=1, le=ANSWERS)] = 10,
-    risk: Annotated[float | None, Form(gt=0, lt=1)] = None,
-    kind: Annotated[Kind, Form()] = "image",
 ) -> Found:
     """Search with words, a picture, or both."""
     content = None if image is None else await image.read()
-    return await reply.search(text, content, without, where=where, k=k, risk=risk, kind=kind)
+    return await reply.search(text, content, without, where, **more)
 
 
 @router.get("/items/{item_id}/similar")

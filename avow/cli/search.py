@@ -1,6 +1,8 @@
 """`avow search`: ask an index of pictures, and hear how far to trust the answer."""
 
 import json
+import shlex
+import sys
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
     from avow.retrieval.answer import Hit, SearchResult
 
 NOTHING_FOUND = 3
+_EMPTY = ("nothing_found", "not_understood")
 _HEADS = {
     "answer": ("Answer", "bold green"),
     "check": ("Check", "bold yellow"),
     "nothing_found": ("Nothing found", "bold red"),
+    "not_understood": ("Not understood", "bold magenta"),
     "unjudged": ("Not judged", "bold blue"),
 }
 
@@ -44,6 +48,7 @@ Kind = Annotated[Literal["image", "text"], typer.Option(help="Look for pictures 
 Open = Annotated[
     bool, typer.Option("--open", help="Open the first hit in the system's viewer.")
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Take the suggested spelling.")]
 
 
 def search(
@@ -59,11 +64,12 @@ def search(
     allow_code: AllowCode = False,
     as_json: AsJson = False,
     show: Open = False,
+    yes: Yes = False,
 ) -> None:
     """Find pictures by words, by a picture, or by both.
 
-    Exit code 0: something was found; 3: nothing was; 2: the command was misspelt; 1: it
-    could not be done.
+    Exit code 0: something was found; 3: nothing was, or the words were not understood; 2: the
+    command was misspelt; 1: it could not be done.
     """
     if text is None and image is None:
         raise typer.BadParameter("give a text, --image FILE, or both")
@@ -72,31 +78,40 @@ def search(
 
         # one question is too small to share out
         retriever = Retriever.open(index, model, threads=1, allow_code=allow_code)
-        found = retriever.search(
-            text, image=image, without=without, k=count, risk=risk, where=where, kind=kind
-        )
+        asked = {"image": image, "without": without, "where": where, "kind": kind}
+        asked |= {"k": count, "risk": risk}
+        found = retriever.search(text, **asked)
+        better, hint = _correction(found), None
+        if text is not None and better is not None:
+            hint = f"Searched for: {better}" if yes else f"Type: {_typed_again(text, better)}"
+        if yes and better is not None:
+            text, found = better, retriever.search(better, **asked)
     if as_json:
         told = found.to_dict()
         # scripts get what was typed; a search by more than words is told in full
         told["query"] = text if image is None and without is None else told["query"]
         typer.echo(json.dumps(told))
     else:
-        show_result(found, console())
+        show_result(found, console(), hint)
     if show and found.hits:
         webbrowser.open(Path(found.hits[0].path).absolute().as_uri())
-    if found.verdict == "nothing_found":
+    if found.verdict in _EMPTY:
         raise typer.Exit(NOTHING_FOUND)
 
 
-def show_result(found: "SearchResult", screen: "Console") -> None:
-    """The verdict in words, then what was found."""
+def show_result(found: "SearchResult", screen: "Console", hint: str | None = None) -> None:
+    """The verdict in words, then what was found; hint: a line on what may have been meant."""
     from rich.text import Text
 
     head, style = _HEADS[found.verdict]
     line = Text(f"{head}.", style)
-    if found.trust is not None and found.verdict != "nothing_found":
+    if found.trust is not None and found.verdict not in _EMPTY:
         line = Text(f"{head}, {100 * found.trust:.0f} % sure.", style)
     screen.print(line, Text(printable(found.why)))
+    if found.understanding is not None and found.understanding.without is not None:
+        screen.print(Text(f"Left out: {printable(found.understanding.without)}"))
+    if hint is not None:
+        screen.print(Text(printable(hint)))
     if found.hits:
         screen.print(_table(found.hits, screen))
     elif found.near_misses:
@@ -104,6 +119,17 @@ def show_result(found: "SearchResult", screen: "Console") -> None:
         screen.print(_table(found.near_misses, screen, "dim"))
     K = found.uncertainty.K
     screen.print(Text(f"{K} {'item' if K == 1 else 'items'} searched", "dim"))
+
+
+def _correction(found: "SearchResult") -> str | None:
+    """What to search instead of a text that is not understood, where there is something."""
+    told = found.understanding
+    return None if told is None or told.understood else told.corrected
+
+
+def _typed_again(text: str, better: str) -> str:
+    """The command as it was typed, with a better text."""
+    return shlex.join(["avow", *(better if one == text else one for one in sys.argv[1:])])
 
 
 def _table(hits: "tuple[Hit, ...]", screen: "Console", style: str = "") -> "Table":

@@ -108,19 +108,24 @@ def ask(
     )
 
 
-def understood(question: Question, encoder: Encoder) -> tuple[Question, Understanding | None]:
+def understood(
+    question: Question, encoder: Encoder, rewrite: bool = True
+) -> tuple[Question, Understanding | None]:
     """The question as it is searched, and what was understood of its text.
 
     Negations become what to leave out, and names are asked for in one form. Only where the
     model reads nothing but English: another one may know what we do not.
+    rewrite: False leaves negations in the text.
     """
     if question.text is None or not getattr(encoder, "english", False):
         return replace(question, asked=question.text or ""), None
     told = understand(question.text)
-    text, without = question.text, question.without
-    if told.without is not None and told.text and without is None:
-        text, without = told.text, told.without
-    searched = replace(question, text=text, without=without)
+    if not rewrite or question.without is not None:  # what is told is what is searched
+        told = replace(told, text=question.text, without=None)
+    searched = question
+    if told.without is not None:
+        searched = replace(question, text=told.text, without=told.without)
+    text = searched.text or ""
     asked = one_form(text) if searched.style == "text" else text
     return replace(searched, asked=asked), told
 

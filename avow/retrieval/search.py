@@ -112,17 +112,20 @@ class Retriever:
         risk: float | None = None,
         where: str | Where | None = None,
         kind: str = "image",
+        rewrite: bool = True,
     ) -> SearchResult:
         """The k best items for a text, a picture, or both; `without` is what to leave out.
 
         risk: the share of wrong answers that "answer" may have; default: the policy's own.
         where: a filter such as 'year>=2024 and path~"holiday"'. kind: "image" or "text".
+        rewrite: whether "a bathroom with no toilet" is searched as "a bathroom" without
+        "toilet"; False searches the text as it was typed.
         """
         question = ask(text, image, without, kind)
         check_numbers(k, risk)
         chosen = Where.parse(where) if isinstance(where, str) else where
         started = time.perf_counter()
-        question, understanding = understood(question, self.encoder)
+        question, understanding = understood(question, self.encoder, rewrite)
         query = {**question.to_dict(), "where": None if where is None else str(where)}
         leaving = None
         if self._leaves_out(question):
@@ -389,7 +392,10 @@ class Retriever:
         )
         manifest = self.library.manifest
         nobody = Uncertainty(None, 0, manifest["tau"], manifest["kind"])
-        return SearchResult(request.query, "nothing_found", None, nobody, why)
+        told = request.understanding
+        return SearchResult(
+            request.query, "nothing_found", None, nobody, why, understanding=told
+        )
 
     def _load(self, path: Path) -> Policy:
         stamp = path.stat().st_mtime_ns

@@ -2,6 +2,7 @@
 
 export const FRESH = {
   text: "", without: "", where: "", kind: "image", k: 12, risk: null, like: null, picture: null,
+  rewrite: true,
 };
 
 export function read() {
@@ -17,6 +18,7 @@ export function read() {
     risk: number("risk"),
     like: number("like"),
     picture: said.get("picture"),
+    rewrite: said.get("rewrite") !== "false",
   };
 }
 
@@ -33,6 +35,7 @@ export function write(query, shownItem = null) {
   put("kind", query.kind, "image");
   put("k", query.k, FRESH.k);
   put("risk", query.risk, null);
+  put("rewrite", query.rewrite, true);
   put("item", shownItem, null);
   const text = said.toString();
   return text ? `/?${text}` : "/";

@@ -38,7 +38,7 @@ export function parameters(given) {
 export function search(query, picture, signal) {
   const asked = {
     text: query.text, without: query.without, where: query.where,
-    kind: query.kind, k: query.k, risk: query.risk,
+    kind: query.kind, k: query.k, risk: query.risk, rewrite: query.rewrite ? null : false,
   };
   if (query.like) {
     const { k, where } = asked;

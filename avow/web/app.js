@@ -66,7 +66,7 @@ function tell(result) {
   // what is refused has no probability to show: its number would contradict the verdict
   const misses = result.near_misses.map((hit) => ({ ...hit, p_relevant: null }));
   shown = [...result.hits, ...misses];
-  fill(find("verdict"), banner(result));
+  fill(find("verdict"), banner(result, change));
   const likely = result.hits.filter((hit) => !(hit.p_relevant < UNLIKELY));
   const rest = likely.length ? result.hits.filter((hit) => hit.p_relevant < UNLIKELY) : [];
   const first = likely.length ? likely : result.hits;
@@ -77,6 +77,12 @@ function tell(result) {
     rest.length ? folded(`${noun(rest.length)} more, each less than ${percent(UNLIKELY)} likely to fit`, rest) : null,
     misses.length ? folded(`Show the nearest ${noun(misses.length)} all the same`, misses) : null,
   );
+}
+
+// a button of the verdict goes with it, so the focus moves to what comes in its place
+function change(part) {
+  go({ ...query, ...part });
+  find("answers").focus();
 }
 
 function folded(words, misses) {
@@ -210,6 +216,7 @@ function submit(event) {
     ["text", "without", "where", "kind"].map((key) => [key, find(key).value.trim()]),
   );
   const next = { ...query, ...said, k: +find("k").value, risk: risk.chosen() };
+  next.rewrite ||= next.text !== query.text; // put back was only what these words said
   if (write(next) !== location.pathname + location.search) go(next);
   else answer();
 }

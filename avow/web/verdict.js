@@ -3,7 +3,8 @@
 import { icon, make } from "./build.js";
 import { VERDICTS, percent } from "./words.js";
 
-export function banner(result) {
+// search: what the buttons in it do, given the part of the question that changes.
+export function banner(result, search) {
   const is = result.verdict;
   return make(
     "div",
@@ -14,6 +15,7 @@ export function banner(result) {
       {},
       make("h2", {}, VERDICTS[is] ?? is),
       result.why ? make("p", { class: "why" }, result.why) : null,
+      offers(result.understanding, search),
     ),
     sure(result),
     doubts(result.doubts ?? []),
@@ -24,9 +26,33 @@ export function banner(result) {
 function sure(result) {
   const unsaid = result.trust === null || result.trust === undefined;
   // a probability beside "nothing fits" would say two things at once
-  if (unsaid || result.verdict === "nothing_found") return make("span");
+  const empty = ["nothing_found", "not_understood"].includes(result.verdict);
+  if (unsaid || empty) return make("span");
   const about = "that one of these fits";
   return make("p", { class: "sure" }, make("b", {}, percent(result.trust)), about);
+}
+
+// What may have been meant, and what was taken from the words and can be put back.
+function offers(told, search) {
+  if (!told?.corrected && !told?.without) return null;
+  const button = (kind, change, ...inside) => make(
+    "button", { type: "button", class: kind, onclick: () => search(change) }, ...inside,
+  );
+  return make(
+    "p",
+    { class: "offers" },
+    told.corrected
+      ? button("act", { text: told.corrected, rewrite: true }, `Search for “${told.corrected}”`)
+      : null,
+    told.without ? chip(told.without, button) : null,
+  );
+}
+
+function chip(without, button) {
+  const cross = make("span", { "aria-hidden": "true" }, " ×");
+  const made = button("chip", { rewrite: false }, `without ${without}`, cross);
+  made.title = "Search for the words as they were typed";
+  return made;
 }
 
 function doubts(sentences) {

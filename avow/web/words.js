@@ -29,5 +29,6 @@ export const VERDICTS = {
   answer: "Found",
   check: "Have a look yourself",
   nothing_found: "Nothing here fits",
+  not_understood: "Not understood",
   unjudged: "Ranked, not judged",
 };
