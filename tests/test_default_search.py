@@ -43,9 +43,7 @@ def test_forms_of_one_name_get_the_same(retriever, forms):
     assert all(other == first for other in others)
 
 
-@pytest.mark.parametrize(
-    "typed", ["a dogg running", "ein Hund am Strand", "12345", "qwzxj vbnrt"]
-)
+@pytest.mark.parametrize("typed", ["an elephnat", "ein Hund am Strand", "12345", "qwzxj vbnrt"])
 def test_what_is_not_understood_is_said(retriever, typed):
     found = retriever.search(typed)
     assert found.verdict == "not_understood" and found.hits == ()
@@ -71,8 +69,8 @@ def test_how_many_are_shown_changes_no_verdict(retriever, typed):
         assert trust[0] == pytest.approx(stated[0])  # one hit is trusted as far as it fits
 
 
-def test_a_thing_that_is_there_is_found_and_one_that_is_not_is_not(retriever):
+def test_a_thing_that_is_there_is_answered_and_one_that_is_not_is_not(retriever):
     cat, submarine = (retriever.search(text) for text in ("cats", "a submarine under the ice"))
     assert cat.hits[0].path.endswith("chelsea.png")
-    assert cat.how_many.expected > 0.5 > submarine.how_many.expected
-    assert submarine.verdict == "nothing_found" and submarine.hits == ()
+    assert cat.verdict == "answer" and submarine.verdict != "answer"
+    assert cat.how_many.expected > 1 > submarine.how_many.expected

@@ -93,9 +93,12 @@ def _report(found: "Calibration") -> str:
     if found.passed_over:
         rows = "row" if found.passed_over == 1 else "rows"
         lines.append(f"{found.passed_over} {rows} of feedback held no usable query: left out")
+    if found.ticks is not None:
+        lines = [f"{found.ticks.in_words()} -> {found.path}"]
     if found.before is not None:
         lines.append(_line("before", found.before))
-    lines.append(_line("after", found.after))
+    if found.after is not None:
+        lines.append(_line("after", found.after))
     return "\n".join(lines)
 
 

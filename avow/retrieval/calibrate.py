@@ -18,8 +18,9 @@ from jaxtyping import Bool, Float
 
 from avow.core.errors import BadData, WrongTrust
 from avow.metrics.calibration import brier, expected_calibration_error
-from avow.retrieval.labelled_queries import read_known, scored
+from avow.retrieval.labelled_queries import Known, read_known, scored
 from avow.retrieval.search import Retriever
+from avow.retrieval.ticks import Adjustment, adjusted
 from avow.trust.fitting import CalibrationQueries, fit_search_policy
 from avow.trust.groups import halves
 from avow.trust.policy import SHOWN, Policy
@@ -58,9 +59,11 @@ class Calibration:
     queries: int
     lost: tuple[str, ...]
     before: Measured | None
-    after: Measured
+    after: Measured | None
     passed_over: int = 0
     """Rows of feedback that could not be used."""
+    ticks: Adjustment | None = None
+    """What ticks changed, where there are too few queries for a policy of the index's own."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -69,7 +72,8 @@ class Calibration:
             "files_not_in_the_index": list(self.lost),
             "feedback_passed_over": self.passed_over,
             "before": None if self.before is None else self.before.to_dict(),
-            "after": self.after.to_dict(),
+            "after": None if self.after is None else self.after.to_dict(),
+            "ticks": None if self.ticks is None else self.ticks.to_dict(),
             "default_risk": self.policy.default_risk,
         }
 
@@ -78,6 +82,8 @@ def calibrate(retriever: Retriever, pairs: Path | None = None) -> Calibration:
     """Fit trust to an index and keep it there; searches use it from then on."""
     known = read_known(retriever.library, pairs)
     if len(known) < FEWEST:
+        if pairs is None and (by_ticks := _by_ticks(retriever, known)) is not None:
+            return by_ticks
         lost = f" {len(known.lost)} files of the pairs are not in it." if known.lost else ""
         raise BadData(
             f"There are {len(known)} queries with a known right picture in this index.{lost} "
@@ -93,11 +99,27 @@ def calibrate(retriever: Retriever, pairs: Path | None = None) -> Calibration:
     before = None if old is None else _before(old, asking, model)
     after = _measured(_crossed(asking, model))
     policy = fit_search_policy([asking], model=model, gallery=retriever.library.fingerprint)
+    path = _keep(retriever, policy)
+    lost, unusable = tuple(known.lost), known.passed_over
+    return Calibration(policy, path, len(known), lost, before, after, unusable)
+
+
+def _by_ticks(retriever: Retriever, known: Known) -> Calibration | None:
+    """The model's policy as ticks change it; None where there is none, or no ticks."""
+    model = retriever.policy("text", own=False)
+    changed = None if model is None else adjusted(retriever, model)
+    if changed is None:
+        return None
+    policy, ticks = changed
+    path = _keep(retriever, policy)
+    return Calibration(policy, path, len(known), (), None, None, known.passed_over, ticks)
+
+
+def _keep(retriever: Retriever, policy: Policy) -> Path:
     path = retriever.model_folder / FILE
     policy.save(path)
     retriever.library.attach(path)
-    lost, unusable = tuple(known.lost), known.passed_over
-    return Calibration(policy, path, len(known), lost, before, after, unusable)
+    return path
 
 
 @dataclass(frozen=True)

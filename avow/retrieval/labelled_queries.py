@@ -65,6 +65,16 @@ def read_known(library: Library, pairs: Path | None) -> Known:
     return found
 
 
+def read_ticks(library: Library) -> dict[str, dict[int, bool]]:
+    """The last word of people on every answer that is still in the index, by query."""
+    here = {int(one) for one in library.find(None, "image")}
+    found: dict[str, dict[int, bool]] = {}
+    for (text, item), good in _said(library)[0].items():
+        if item in here:
+            found.setdefault(" ".join(text.split()), {})[item] = good
+    return found
+
+
 def _said(library: Library) -> tuple[dict[tuple[str, int], bool], int]:
     """The last word on every answer of a plain text search; how many rows are unusable."""
     words, unusable = {}, 0

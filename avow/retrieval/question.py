@@ -125,6 +125,14 @@ def understood(question: Question, encoder: Encoder) -> tuple[Question, Understa
     return replace(searched, asked=asked), told
 
 
+def only_text(text: str, asked: str | None = None) -> Question:
+    """A question for pictures of one thing, such as what another question leaves out.
+
+    asked: as the model is to read it; default: a name in one form.
+    """
+    return Question(text, asked=one_form(text) if asked is None else asked)
+
+
 def check_numbers(k: object, risk: float | None) -> None:
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MOST:
         raise BadQuery(

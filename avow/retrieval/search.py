@@ -10,22 +10,25 @@ Filters choose before anything is ranked, and trust is judged on what they leave
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int64
 from PIL import Image
 
 from avow.core.errors import BadQuery, WrongIndex, WrongTrust
 from avow.core.photographs import open_photograph
 from avow.core.searching import Encoder
-from avow.retrieval.answer import Hit, HowMany, SearchResult, Uncertainty, Verdict, in_words
+from avow.retrieval.answer import HowMany, SearchResult, Uncertainty, Verdict, in_words
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, Seen
+from avow.retrieval.leaving_out import leave_out, probability_of
 from avow.retrieval.library import Library
-from avow.retrieval.question import Question, Style, ask, check_numbers, understood
-from avow.retrieval.request import Candidates, Request
+from avow.retrieval.question import Question, Style, ask, check_numbers, only_text, understood
+from avow.retrieval.request import Candidates, Request, shown_hits
 from avow.retrieval.where import Where
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
@@ -120,9 +123,22 @@ class Retriever:
         chosen = Where.parse(where) if isinstance(where, str) else where
         started = time.perf_counter()
         question, understanding = understood(question, self.encoder)
+        query = {**question.to_dict(), "where": None if where is None else str(where)}
+        leaving = None
+        if self._leaves_out(question):
+            other = only_text(question.without or "")
+            leaving = Request(
+                query,
+                "text",
+                other.vector(self.encoder),
+                kind,
+                k,
+                where=chosen,
+                asked=other.asked,
+            )
+            question = replace(question, without=None)
         vector = question.vector(self.encoder)
         encoded = time.perf_counter() - started
-        query = {**question.to_dict(), "where": None if where is None else str(where)}
         request = Request(
             query,
             question.style,
@@ -133,6 +149,7 @@ class Retriever:
             chosen,
             asked=question.asked,
             understanding=understanding,
+            leaving=leaving,
         )
         return _timed(self._answer(request), encode=encoded)
 
@@ -177,13 +194,16 @@ class Retriever:
         else:
             self.library.record(asked, item_id, good)
 
-    def policy(self, style: Style) -> Policy | None:
-        """What was fitted for this index, else for its model; None where nothing was."""
+    def policy(self, style: Style, own: bool = True) -> Policy | None:
+        """What was fitted for this index, else for its model; None where nothing was.
+
+        own: False passes over what belongs to the index.
+        """
         if style not in ("text", "image"):
             return None
         self.library.check_attached(f"trust-{style}.json")
         home = getattr(self.encoder, "home", None)
-        for place in (self.model_folder, home):
+        for place in (self.model_folder, home) if own else (home,):
             if place is not None and (place / f"trust-{style}.json").is_file():
                 return self._load(place / f"trust-{style}.json")
         return None
@@ -207,7 +227,7 @@ class Retriever:
             verdict, judgements, number, why = self._judge(request, candidates, seen)
             evidence = self._uncertainty(seen)
             judged = time.perf_counter()
-            hits = self._hits(candidates, request.k, judgements)
+            hits = shown_hits(self.library, candidates, request.k, judgements)
         empty = verdict in ("nothing_found", "not_understood")
         return SearchResult(
             request.query,
@@ -265,21 +285,26 @@ class Retriever:
             if policy is None:
                 return "unjudged", None, None, _with_hint(_NOT_CALIBRATED, request)
             summary = seen.summary(self.encoder.tau, usual, gallery.usual)
+            shown = min(request.k, SHOWN, len(ids))
             judgements = policy.judge(
                 summary,
                 request.words,
                 common=request.common,
-                shown=min(request.k, SHOWN, len(ids)),
+                shown=shown if request.leaving is None else SHOWN,
                 risk=request.risk,
                 model=self.encoder.fingerprint,
             )
+            if request.leaving is not None:
+                unwanted = self.probability(policy, request.leaving, ids[:SHOWN])
+                about = (summary.gallery, request.words)
+                judgements = leave_out(judgements, unwanted, policy, about, shown)
             number = policy.number(
                 summary, seen.behind(summary, gallery.usual), request.words, request.common
             )
         except WrongTrust as error:
             return "unjudged", None, None, f"{_NOT_CALIBRATED} {error}"
         verdict: Verdict = _VERDICTS[judgements.verdicts[0]]
-        many = None if number is None else HowMany.of(number)
+        many = None if number is None or request.leaving is not None else HowMany.of(number)
         if request.understanding is not None and not request.understanding.understood:
             message = request.understanding.message or "This query is not understood."
             return "not_understood", judgements, many, message
@@ -288,40 +313,41 @@ class Retriever:
         why = in_words(verdict, judgements, noun, many, odd)
         return verdict, judgements, many, _with_hint(why, request)
 
+    def _leaves_out(self, question: Question) -> bool:
+        """Whether what is left out can be judged: a text without another, and a policy."""
+        if question.without is None or question.text is None or question.image is not None:
+            return False
+        try:
+            policy = self.policy("text") if question.kind == "image" else None
+        except WrongTrust:
+            return False
+        return policy is not None and policy.tail is not None
+
+    @property
+    def reads_english(self) -> bool:
+        """Whether the model reads English and nothing else."""
+        return getattr(self.encoder, "english", False)
+
+    def probability(
+        self, policy: Policy, request: Request, items: Int64[np.ndarray, " items"]
+    ) -> Float[np.ndarray, " items"]:
+        """That each of some items fits a query, whether it is among its best or behind."""
+        candidates = self._rank(request)
+        first, tau = candidates.ids[:SHOWN], self.encoder.tau
+        gallery, seen = candidates.gallery, self._look(request, candidates)
+        usual = None if gallery.usual is None else self.library.usual(first)
+        summary = seen.summary(tau, usual, gallery.usual)
+        evidence = self.library.vectors(items) @ request.vector / tau
+        if usual is not None:
+            known = self.library.usual(items)
+            assert known is not None
+            evidence = evidence - known.log_mean.mean(0)
+        query = (request.words, request.common)
+        return probability_of(policy, summary, first, items, evidence, query)
+
     def _uncertainty(self, seen: Seen) -> Uncertainty:
         tau, kind = self.library.manifest["tau"], self.library.manifest["kind"]
         return Uncertainty(seen.uncertainty(tau, kind), seen.gallery, tau, kind)
-
-    def _hits(
-        self, candidates: Candidates, k: int, judgements: Judgements | None
-    ) -> tuple[Hit, ...]:
-        """The first k: by probability where it is known, behind them by similarity."""
-        ids = candidates.ids
-        first = np.arange(0) if judgements is None else judgements.order[0]
-        beyond = np.arange(0 if judgements is None else SHOWN, len(ids))
-        places = np.concatenate([first, beyond])[:k]
-        stated = [] if judgements is None else judgements.probability[0].tolist()
-        stated += [None] * (len(places) - len(stated))
-        items = self.library.items(ids[places])
-        return tuple(
-            Hit(
-                rank,
-                item.path,
-                p,
-                float(score),
-                item.id,
-                item.kind,
-                item.text,
-                item.width,
-                item.height,
-                item.taken,
-                item.tags,
-                item.tags_total,
-            )
-            for rank, (item, score, p) in enumerate(
-                zip(items, candidates.scores[places], stated, strict=True), start=1
-            )
-        )
 
     def _nothing(self, request: Request) -> SearchResult:
         what = "picture" if request.kind == "image" else "text"

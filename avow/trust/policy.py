@@ -203,7 +203,7 @@ class Policy:
             stated[:, :shown],
             expit(slope * log_odds(score) + offset),
             present,
-            verdicts(made.answers(score), self._refused(present, sizes, words)),
+            verdicts(made.answers(score), self.refuses(present, sizes, words)),
             made,
             [str(one) for one in different],
             self._odd(features[:, 0]),
@@ -230,7 +230,7 @@ class Policy:
             hits[:, :shown],
             each[:, min(shown, each.shape[1]) - 1],
             anything,
-            verdicts(made.answers(anything), self._refused(anything, summary.gallery, words)),
+            verdicts(made.answers(anything), self.refuses(anything, summary.gallery, words)),
             made,
             [str(one) for one in different],
             self._odd(features[:, 0]),
@@ -309,12 +309,13 @@ class Policy:
     def _evidence(self, summary: TopKSummary) -> dict[str, Any]:
         return {"K": int(summary.gallery.max()), "tau": self.tau, "evidence": self.kind}
 
-    def _refused(
+    def refuses(
         self,
         present: Float[np.ndarray, " queries"],
         sizes: Int[np.ndarray, " queries"],
         words: Int[np.ndarray, " queries"],
     ) -> Bool[np.ndarray, " queries"]:
+        """Which queries get "nothing found". present: that one of the first ten fits."""
         bound = kind_of(sizes, words) @ self._bounds[0]
         if self.anything is not None:  # "nothing found" is never said of what is likely
             bound = np.minimum(bound, 0)

@@ -10,7 +10,7 @@ say that it fits). Each has a model of its own, which carries the event's name.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -73,6 +73,11 @@ class Probability:
     @cached_property
     def _offset(self) -> float:
         return self.bias - float(np.array(self.centre) @ self._straight)
+
+    def adjusted(self, slope: float, offset: float) -> "Probability":
+        """The same with other log-odds: slope * log-odds + offset."""
+        weights = tuple(slope * weight for weight in self.weights)
+        return replace(self, weights=weights, bias=slope * self.bias + offset)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

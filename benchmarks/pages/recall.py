@@ -65,7 +65,7 @@ def shipped() -> list[str]:
         "A search shows hits in the order of their probability, which corrects "
         'for hubs: the rows "as shown".',
         figures.table(["", *HEAD], lines),
-        figures.command("python benchmarks/default_model.py VECTORS"),
+        figures.command("python benchmarks/default_model.py"),
         figures.source("default_model"),
     ]
 

@@ -1,0 +1,74 @@
+"""Queries that leave something out: "a bathroom without a toilet".
+
+    P(a bathroom, and no toilet) = P(a bathroom) * (1 - P(a toilet))        of every hit
+
+Each factor is a probability of a query that trust was fitted for, so the product can be judged,
+which the difference of two vectors cannot. No promise was fitted for such queries: at best
+their verdict is "check".
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from avow.trust.coherence import agree, one_of_first
+from avow.trust.expected_number import features
+from avow.trust.gallery_sampling import predict
+from avow.trust.policy import Judgements, Policy, Verdict
+from avow.trust.top_k import TopKSummary
+
+
+def probability_of(
+    policy: Policy,
+    summary: TopKSummary,
+    first: Int[np.ndarray, " hits"],
+    items: Int[np.ndarray, " items"],
+    evidence: Float[np.ndarray, " items"],
+    query: tuple[Int[np.ndarray, " 1"], Float[np.ndarray, " 1"] | None],
+) -> Float[np.ndarray, " items"]:
+    """That each of some items fits a query, whether it is among the query's best or behind.
+
+    summary, first: of the query's best items. evidence: the log-evidence of `items`, relative
+    where the summary has it. query: its number of words, and how common it is.
+    """
+    assert policy.tail is not None
+    described, words = policy.features(summary, *query)
+    stated = predict(policy.probability, described, summary.gallery)[0]
+    kept = summary.scores.mean(0)[0] / summary.tau
+    if summary.relative is not None:
+        kept = summary.relative[0]
+    rows = features(stated.min(keepdims=True), (kept[-1] - evidence)[None], words)[0]
+    behind = np.minimum(policy.tail(rows, int(summary.gallery[0])), stated.min())
+    inside = items[:, None] == first[None]
+    return np.where(inside.any(1), stated[inside.argmax(1)], behind)
+
+
+def leave_out(
+    judged: Judgements,
+    unwanted: Float[np.ndarray, " items"],
+    policy: Policy,
+    query: tuple[Int[np.ndarray, " 1"], Int[np.ndarray, " 1"]],
+    shown: int,
+) -> Judgements:
+    """The judgements of one query, for hits without what is unwanted.
+
+    judged: of all its hits. unwanted: the probability that each of them, by its place in the
+    summary, shows what is to be left out. query: the size of its gallery, its number of words.
+    """
+    places = judged.order[0]
+    left = judged.probability[0] * (1 - unwanted[places])
+    order = np.argsort(-left, kind="stable")
+    hits, anything, rho = agree(left[order][None], judged.present)
+    each = one_of_first(hits, rho)
+    refused = bool(policy.refuses(anything, *query)[0])
+    verdict: Verdict = "nothing found" if refused else "check"
+    return replace(
+        judged,
+        order=places[order][None, :shown],
+        probability=hits[:, :shown],
+        confidence=each[:, min(shown, each.shape[1]) - 1],
+        present=anything,
+        verdicts=[verdict],
+        one_of_first=each,
+    )

@@ -1,0 +1,111 @@
+"""The page that says whether people would agree with the trust of the default model."""
+
+from benchmarks.pages import figures
+from benchmarks.pages.figures import Document, fraction, percent
+
+FILE = "people"
+LABELS = {"now": "shipped policy", "before": "policy before"}
+
+
+def render() -> str:
+    kept = figures.load(FILE)
+    return figures.page(
+        "Results: would people agree with it?",
+        "The trust of the shipped model over test photographs: captions whose photograph is "
+        "there, nouns that five pictures or more show, typed in four forms, and names that no "
+        "caption has. How the policy is fitted: "
+        "[what makes an answer trustworthy](../explanation/trust.md).",
+        "## What is refused",
+        refused(kept["galleries"]),
+        "## Absent names, at equal shares of present ones",
+        "Share of absent names refused where 2, 5 and 10 % of the nouns with a fitting hit "
+        "are; ± is the standard error over redrawn queries. Beside it the best cut on a single "
+        "score for each share. A large part of the lead is what people know beforehand: how "
+        "often a word is said in captions.",
+        absent(kept["galleries"]),
+        "## What experts said of the hits shown",
+        "Captions of Flickr8k test and the hits shown for them that experts judged; each "
+        "stands for the hits of its rank. Half of the judged images gave the curve of the "
+        'labels; "held back" is the other half.',
+        experts(kept["experts"]),
+        "## Promises",
+        "Share of 200 random halves in which the answers of one half broke the promise of the "
+        "other, which may be broken in one of ten.",
+        promises(kept["galleries"]),
+        figures.command("python benchmarks/people.py --before POLICY"),
+        figures.source(FILE),
+    )
+
+
+def policies(galleries: Document) -> list[str]:
+    first = next(iter(galleries.values()))
+    return [name for name in LABELS if name in first]
+
+
+def refused(galleries: Document) -> str:
+    head = ["gallery", "", "captions refused", "nouns refused", "all forms alike",
+            "absent names refused", "P of nouns: stated", "true"]  # fmt: skip
+    rows = [
+        [
+            f"{row['photographs']:,} photographs",
+            LABELS[name],
+            percent(row[name]["captions_refused"], 1),
+            percent(row[name]["nouns_refused"], 1),
+            percent(row[name]["forms_alike"]),
+            percent(row[name]["absent_refused"]),
+            fraction(row[name]["nouns_stated"], 2),
+            fraction(row[name]["nouns_true"], 2),
+        ]
+        for row in galleries.values()
+        for name in policies(galleries)
+    ]
+    return figures.table(head, rows)
+
+
+def absent(galleries: Document) -> str:
+    shares = ("0.02", "0.05", "0.1")
+    rows = []
+    for row in galleries.values():
+        for name in policies(galleries):
+            cells = [_pair(row[name]["absent_at"][share]) for share in shares]
+            rows.append([f"{row['photographs']:,}", LABELS[name], *cells])
+        cuts = row["single cuts"]
+        best = [max(cuts, key=lambda one, share=share: cuts[one][share][0]) for share in shares]
+        cells = [
+            f"{_pair(cuts[one][share])} ({one})"
+            for one, share in zip(best, shares, strict=True)
+        ]
+        rows.append([f"{row['photographs']:,}", "best single cut", *cells])
+    return figures.table(["photographs", "", "at 2 %", "at 5 %", "at 10 %"], rows)
+
+
+def _pair(value: list[float]) -> str:
+    return f"{percent(value[0], 1)} ± {100 * value[1]:.1f}"
+
+
+def experts(kept: Document) -> str:
+    rows = [
+        [
+            LABELS[name],
+            half,
+            str(row["pairs"]),
+            fraction(row["stated"], 3),
+            fraction(row["judged"], 3),
+            fraction(row["auroc"], 3),
+            ", ".join(f"{fraction(p, 2)}/{fraction(y, 2)}" for _, p, y in row["bins"]),
+        ]
+        for name, halves in kept.items()
+        for half, row in halves.items()
+    ]
+    head = ["", "judged images", "pairs", "stated", "judged", "AUROC", "bins: stated/judged"]
+    return figures.table(head, rows)
+
+
+def promises(galleries: Document) -> str:
+    rows = []
+    for row in galleries.values():
+        broken = row["now"]["risk_broken"]
+        for kind, by_risk in broken.items():
+            cells = [percent(share, 1) for share in by_risk.values()]
+            rows.append([f"{row['photographs']:,}", kind, *cells])
+    return figures.table(["photographs", "queries", "risk 10 %", "risk 20 %"], rows)
