@@ -165,6 +165,9 @@ def test_a_saved_policy_says_the_same(policy, tmp_path):
     np.testing.assert_allclose(ours.probability, theirs.probability)
     assert ours.verdicts == theirs.verdicts
     assert again.default_risk == policy.default_risk
+    assert policy.tail is not None and policy.spread > 1
+    assert (again.anything, again.tail) == (policy.anything, policy.tail)
+    assert again.spread == policy.spread
 
 
 def test_another_model_is_refused(policy):

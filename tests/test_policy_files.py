@@ -65,6 +65,23 @@ def test_a_policy_file_of_before_judges_the_same(again, tmp_path):
     assert policy.event == "relevant" and policy.default_risk == before["default_risk"]
 
 
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_policy_file_of_each_format_judges_the_same(number, again, tmp_path):
+    """Written by the last version of format 2, and by the first one of format 3."""
+    before = json.loads((FIXTURES / f"judged-{number}.json").read_text())
+    policy = opened(f"policy-{number}", again, tmp_path)
+    judged = policy.judge(SIMILARITY, WORDS, bank=BANK, risk=0.3, model="abc")
+    for name in ("probability", "confidence", "present", "odd"):
+        np.testing.assert_allclose(getattr(judged, name), before[name], atol=2e-6)
+    assert judged.order.tolist() == before["order"]
+    assert judged.promise.__dict__ == pytest.approx(before["promise"], abs=2e-4)
+    assert judged.verdicts == before["verdicts"]
+    assert policy.default_risk == before["default_risk"]
+    assert (policy.anything is None) == (number == 2)
+    assert (judged.one_of_first is None) == (number == 2)
+
+
 def test_a_trust_file_of_before_promises_nothing_for_another_risk():
     policy = Policy.load(FIXTURES / "trust-1.json")
     judged = policy.judge(SIMILARITY, bank=BANK, risk=0.2)
@@ -94,7 +111,7 @@ def test_fitting_gives_the_numbers_it_gave_before():
     scored = ScoredQueries(views_of(similarity), match, 0, 0.05, "exp", usual)
     queries = [CalibrationQueries("caption", scored, np.full(120, 9))]
     relevant = fit_search_policy(queries, style="text", **options)
-    for now, name in ((right, "trust-1"), (relevant, "policy-1")):
+    for now, name in ((right, "trust-1"), (relevant, "policy-3")):
         old = Policy.load(FIXTURES / f"{name}.json")
         assert now.conditions == old.conditions
         assert now.refuse == pytest.approx(old.refuse, abs=1e-4)
@@ -103,11 +120,15 @@ def test_fitting_gives_the_numbers_it_gave_before():
             assert made.names == before.names
             # single precision: sums in another order differ in the last digits
             assert made.weights == pytest.approx(before.weights, abs=1e-4)
+    old = Policy.load(FIXTURES / "policy-3.json")
+    made, before = relevant.anything, old.anything
+    assert made is not None and before is not None and made.names == before.names
+    assert made.weights == pytest.approx(before.weights, abs=1e-3)
     made, before = right.promise, Policy.load(FIXTURES / "trust-1.json").promise
     assert made is not None and before is not None
     assert made.threshold == pytest.approx(before.threshold, abs=1e-5)
     assert replace(made, threshold=None) == replace(before, threshold=None)
-    held = Policy.load(FIXTURES / "policy-1.json").held
+    held = Policy.load(FIXTURES / "policy-3.json").held
     assert held is not None and relevant.held is not None
     np.testing.assert_allclose(relevant.held.probability, held.probability, atol=1e-4)
     np.testing.assert_array_equal(relevant.held.correct, held.correct)

@@ -74,7 +74,8 @@ class HowMany:
         if self.expected < 0.5:
             return f"Probably no {noun} fits."
         if self.high < 2.5:
-            return f"One {noun} fits, or two."
+            sure = round(self.low) > 0
+            return f"One {noun} fits, or two." if sure else f"At most two {noun}s fit."
         about = _rounded(self.expected)
         between = f"{_rounded(self.low)} to {_rounded(self.high)}"
         return f"About {about} {noun}{'s fit' if about > 1 else ' fits'} ({between})."

@@ -6,11 +6,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
+from avow.retrieval.answer import Hit
 from avow.retrieval.commonness import commonness
 from avow.retrieval.gallery import Gallery
+from avow.retrieval.library import Library
 from avow.retrieval.question import Style
 from avow.retrieval.understanding import Understanding
 from avow.retrieval.where import Where
+from avow.trust.judgements import Judgements
+from avow.trust.top_k import SHOWN
 
 
 @dataclass(frozen=True)
@@ -52,3 +56,35 @@ class Candidates:
     scores: Float32[np.ndarray, " found"]
     sampled: Float32[np.ndarray, " sample"] | None = None
     """Scores of the gallery's sample, where they came with the search."""
+
+
+def shown_hits(
+    library: Library, candidates: Candidates, k: int, judgements: Judgements | None
+) -> tuple[Hit, ...]:
+    """The first k: by probability where it is known, behind them by similarity."""
+    ids = candidates.ids
+    first = np.arange(0) if judgements is None else judgements.order[0]
+    beyond = np.arange(0 if judgements is None else SHOWN, len(ids))
+    places = np.concatenate([first, beyond])[:k]
+    stated = [] if judgements is None else judgements.probability[0].tolist()
+    stated += [None] * (len(places) - len(stated))
+    items = library.items(ids[places])
+    return tuple(
+        Hit(
+            rank,
+            item.path,
+            p,
+            float(score),
+            item.id,
+            item.kind,
+            item.text,
+            item.width,
+            item.height,
+            item.taken,
+            item.tags,
+            item.tags_total,
+        )
+        for rank, (item, score, p) in enumerate(
+            zip(items, candidates.scores[places], stated, strict=True), start=1
+        )
+    )

@@ -21,14 +21,14 @@ from PIL import Image
 from avow.core.errors import BadQuery, WrongIndex, WrongTrust
 from avow.core.photographs import open_photograph
 from avow.core.searching import Encoder
-from avow.retrieval.answer import Hit, HowMany, SearchResult, Uncertainty, Verdict, in_words
+from avow.retrieval.answer import HowMany, SearchResult, Uncertainty, Verdict, in_words
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, Seen
 from avow.retrieval.leaving_out import leave_out, probability_of
 from avow.retrieval.library import Library
 from avow.retrieval.question import Question, Style, ask, check_numbers, only_text, understood
-from avow.retrieval.request import Candidates, Request
+from avow.retrieval.request import Candidates, Request, shown_hits
 from avow.retrieval.where import Where
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
@@ -230,7 +230,7 @@ class Retriever:
             verdict, judgements, number, why = self._judge(request, candidates, seen)
             evidence = self._uncertainty(seen)
             judged = time.perf_counter()
-            hits = self._hits(candidates, request.k, judgements)
+            hits = shown_hits(self.library, candidates, request.k, judgements)
         empty = verdict in ("nothing_found", "not_understood")
         return SearchResult(
             request.query,
@@ -351,37 +351,6 @@ class Retriever:
     def _uncertainty(self, seen: Seen) -> Uncertainty:
         tau, kind = self.library.manifest["tau"], self.library.manifest["kind"]
         return Uncertainty(seen.uncertainty(tau, kind), seen.gallery, tau, kind)
-
-    def _hits(
-        self, candidates: Candidates, k: int, judgements: Judgements | None
-    ) -> tuple[Hit, ...]:
-        """The first k: by probability where it is known, behind them by similarity."""
-        ids = candidates.ids
-        first = np.arange(0) if judgements is None else judgements.order[0]
-        beyond = np.arange(0 if judgements is None else SHOWN, len(ids))
-        places = np.concatenate([first, beyond])[:k]
-        stated = [] if judgements is None else judgements.probability[0].tolist()
-        stated += [None] * (len(places) - len(stated))
-        items = self.library.items(ids[places])
-        return tuple(
-            Hit(
-                rank,
-                item.path,
-                p,
-                float(score),
-                item.id,
-                item.kind,
-                item.text,
-                item.width,
-                item.height,
-                item.taken,
-                item.tags,
-                item.tags_total,
-            )
-            for rank, (item, score, p) in enumerate(
-                zip(items, candidates.scores[places], stated, strict=True), start=1
-            )
-        )
 
     def _nothing(self, request: Request) -> SearchResult:
         what = "picture" if request.kind == "image" else "text"

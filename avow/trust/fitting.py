@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from avow.core.background import Background
 from avow.core.errors import BadData
 from avow.trust.calibration_queries import (
+    SMALL,
     CalibrationQueries,
     evenly,
     missed_hits,
@@ -53,13 +54,14 @@ from avow.trust.policy import (
     Policy,
 )
 from avow.trust.probability import Probability, fit_probability
-from avow.trust.query_features import kind_of
 from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import SHOWN as CANDIDATES
 from avow.trust.top_k import relative_evidence, summarise
 
 HELD = 4000
 """Queries of all kinds that are kept to check with."""
+IN_SMALL = 0.08
+"""Share of queries with something relevant that may be refused in small galleries."""
 _FAR = 0.001
 _TAIL = 64  # candidates behind the hits that each query teaches with, on average
 
@@ -344,20 +346,23 @@ def _shown(
 def _refuse(
     anything: Float[np.ndarray, " queries"], right: Hits, share: float
 ) -> tuple[float, ...]:
-    """Refusal threshold: the `share` quantile of the log-odds, linear in log gallery size and
-    query length.
+    """Refusal threshold on the log-odds: a line over log gallery size.
 
-    A name and a caption, or twenty pictures and ten thousand, have different log-odds: one
-    number for all would refuse most queries of one kind and none of another.
+    In large galleries at most `share` of the names, which have the lowest log-odds, may be
+    refused. Among some dozens of pictures most of what is asked for is absent, and everything
+    can be looked at, so there `IN_SMALL` of all queries may be.
     """
-    from sklearn.linear_model import QuantileRegressor  # slow to import; a search needs none
-
-    there = log_odds(anything)
+    there, sizes = log_odds(anything), right.gallery
     words = np.expm1(right.first[:, right.names.index("log words")]).round()
-    # a small penalty: where all queries are alike, nothing is read into their kind
-    line = QuantileRegressor(quantile=share, alpha=0.002)
-    line.fit(kind_of(right.gallery, words)[:, 1:], there)
-    return (float(line.intercept_), *line.coef_.tolist())
+    small, large = sizes <= SMALL, sizes > SMALL
+    names = large & (words <= np.median(words[large])) if large.any() else large
+    if not small.any() or not names.any():
+        return (float(np.quantile(there, share)), 0.0, 0.0, 0.0)
+    low = np.quantile(there[small], max(IN_SMALL, share))
+    high = np.quantile(there[names], share)
+    near, far = (np.log(sizes[some]).mean() - 5 for some in (small, names))
+    slope = (high - low) / (far - near)
+    return (float(low - slope * near), float(slope), 0.0, 0.0)
 
 
 def _answers(

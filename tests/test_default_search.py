@@ -1,0 +1,76 @@
+"""Searches with the shipped model over the sample: verdicts hold for every form and every k."""
+
+import shutil
+from dataclasses import asdict
+
+import pytest
+
+import avow
+from avow.data.readers import sample
+from avow.retrieval.answer import SearchResult
+from avow.retrieval.search import Retriever
+
+
+@pytest.fixture(scope="module")
+def retriever(tmp_path_factory) -> Retriever:
+    home = tmp_path_factory.mktemp("sample")
+    (home / "photos").mkdir()
+    files = sample.build().splits["test"].files
+    assert files is not None
+    for file in files:
+        shutil.copy(file, home / "photos")
+    avow.index([home / "photos"], home / "index")
+    return avow.open(home / "index")
+
+
+def numbers(found: SearchResult) -> tuple:
+    """All that is stated, without what was typed."""
+    shown = [(hit.id, hit.p_relevant) for hit in (*found.hits, *found.near_misses)]
+    assert found.how_many is not None
+    return found.verdict, found.trust, found.why, shown, asdict(found.how_many)
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        ("a cat", "cat", "cats", "the cat", "Cats", "photo of a cat", "pictures of cats"),
+        ("a rocket", "rockets", "a picture of the rocket"),
+        ("an elephant", "elephants", "photos of elephants"),
+    ],
+)
+def test_forms_of_one_name_get_the_same(retriever, forms):
+    first, *others = (numbers(retriever.search(form)) for form in forms)
+    assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize("typed", ["an elephnat", "ein Hund am Strand", "12345", "qwzxj vbnrt"])
+def test_what_is_not_understood_is_said(retriever, typed):
+    found = retriever.search(typed)
+    assert found.verdict == "not_understood" and found.hits == ()
+    assert found.understanding is not None and not found.understanding.understood
+    assert found.why == found.understanding.message
+
+
+@pytest.mark.parametrize("typed", ["a cat", "a submarine under the ice", "a man on a horse"])
+def test_how_many_are_shown_changes_no_verdict(retriever, typed):
+    ten = retriever.search(typed, k=10)
+    assert ten.understanding is not None and ten.understanding.understood
+    stated = [hit.p_relevant for hit in ten.hits or ten.near_misses]
+    assert stated == sorted(stated, reverse=True)
+    trust = []
+    for k in (1, 3, 10):
+        found = retriever.search(typed, k=k)
+        assert (found.verdict, found.how_many) == (ten.verdict, ten.how_many)
+        shown = [hit.p_relevant for hit in found.hits or found.near_misses]
+        assert shown == stated[:k]
+        trust.append(found.trust)
+    assert trust == sorted(trust)
+    if ten.hits:
+        assert trust[0] == pytest.approx(stated[0])  # one hit is trusted as far as it fits
+
+
+def test_a_thing_that_is_there_is_answered_and_one_that_is_not_is_not(retriever):
+    cat, submarine = (retriever.search(text) for text in ("cats", "a submarine under the ice"))
+    assert cat.hits[0].path.endswith("chelsea.png")
+    assert cat.verdict == "answer" and submarine.verdict != "answer"
+    assert cat.how_many.expected > 1 > submarine.how_many.expected
