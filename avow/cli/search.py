@@ -106,7 +106,7 @@ def show_result(found: "SearchResult", screen: "Console", hint: str | None = Non
     head, style = _HEADS[found.verdict]
     line = Text(f"{head}.", style)
     if found.trust is not None and found.verdict not in _EMPTY:
-        line = Text(f"{head}, {100 * found.trust:.0f} % sure.", style)
+        line = Text(f"{head}; that one of these fits: {100 * found.trust:.0f} %.", style)
     screen.print(line, Text(printable(found.why)))
     if found.understanding is not None and found.understanding.without is not None:
         screen.print(Text(f"Left out: {printable(found.understanding.without)}"))

@@ -72,7 +72,7 @@ class HowMany:
     def in_words(self, noun: str) -> str:
         """ "About 40 pictures fit." """
         if self.expected < 0.5:
-            return f"Probably no {noun} fits."
+            return f"At most one {noun} fits."
         if self.high < 2.5:
             sure = round(self.low) > 0
             return f"One {noun} fits, or two." if sure else f"At most two {noun}s fit."

@@ -103,7 +103,7 @@ def scored(
 ) -> CalibrationQueries:
     """The known queries against the pictures of the index."""
     texts = sorted(known.right)
-    forms = [one_form(text) for text in texts] if _reads_english(encoder) else texts
+    forms = [one_form(text) for text in texts] if reads_english(encoder) else texts
     ids = _candidates(library, known, seed)
     views = encoder.views
     asked = slices(encoder.encode_texts(forms), views)
@@ -127,7 +127,8 @@ def scored(
     )
 
 
-def _reads_english(encoder: Encoder) -> bool:
+def reads_english(encoder: Encoder) -> bool:
+    """Whether a model reads English and nothing else."""
     return getattr(encoder, "english", False)
 
 

@@ -46,6 +46,11 @@ class Request:
     def common(self) -> Float64[np.ndarray, " 1"] | None:
         return commonness([self.asked]) if self.asked else None
 
+    def with_hint(self, why: str) -> str:
+        """A sentence, and what is to be said of the query itself."""
+        hint = None if self.understanding is None else self.understanding.message
+        return why if hint is None else f"{why} {hint}"
+
 
 @dataclass(frozen=True)
 class Candidates:

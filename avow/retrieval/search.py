@@ -286,7 +286,7 @@ class Retriever:
         try:
             policy = self.policy(request.style)
             if policy is None:
-                return "unjudged", None, None, _with_hint(_NOT_CALIBRATED, request)
+                return "unjudged", None, None, request.with_hint(_NOT_CALIBRATED)
             summary = seen.summary(self.encoder.tau, usual, gallery.usual)
             shown = min(request.k, SHOWN, len(ids))
             judgements = policy.judge(
@@ -314,7 +314,7 @@ class Retriever:
         odd = judgements.odd is not None and policy.is_odd(float(judgements.odd[0]))
         noun = "picture" if request.style == "text" else "text"
         why = in_words(verdict, judgements, noun, many, odd)
-        return verdict, judgements, many, _with_hint(why, request)
+        return verdict, judgements, many, request.with_hint(why)
 
     def _leaves_out(self, question: Question) -> bool:
         """Whether what is left out can be judged: a text without another, and a policy."""
@@ -325,11 +325,6 @@ class Retriever:
         except WrongTrust:
             return False
         return policy is not None and policy.tail is not None
-
-    @property
-    def reads_english(self) -> bool:
-        """Whether the model reads English and nothing else."""
-        return getattr(self.encoder, "english", False)
 
     def probability(
         self, policy: Policy, request: Request, items: Int64[np.ndarray, " items"]
@@ -378,12 +373,6 @@ _VERDICTS: dict[str, Verdict] = {
     "check": "check",
     "nothing found": "nothing_found",
 }
-
-
-def _with_hint(why: str, request: Request) -> str:
-    """The sentence, and what is to be said of the query itself."""
-    hint = None if request.understanding is None else request.understanding.message
-    return why if hint is None else f"{why} {hint}"
 
 
 def _trust(judgements: Judgements, empty: bool) -> float:

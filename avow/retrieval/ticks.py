@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 
 from avow.core.logistic import expit
 from avow.retrieval.forms import one_form
-from avow.retrieval.labelled_queries import read_ticks
+from avow.retrieval.labelled_queries import read_ticks, reads_english
 from avow.retrieval.question import only_text
 from avow.retrieval.request import Request
 from avow.retrieval.search import Retriever
@@ -69,7 +69,7 @@ def adjusted(retriever: Retriever, policy: Policy) -> tuple[Policy, Adjustment] 
     stated, good, groups = [], [], []
     for number, (text, said) in enumerate(sorted(ticks.items())):
         items = np.array(sorted(said), np.int64)
-        question = only_text(text, one_form(text) if retriever.reads_english else text)
+        question = only_text(text, one_form(text) if reads_english(retriever.encoder) else text)
         vector = question.vector(retriever.encoder)
         request = Request({}, "text", vector, "image", 1, asked=question.asked)
         stated.append(retriever.probability(policy, request, items))
