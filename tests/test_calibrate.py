@@ -274,10 +274,19 @@ def test_other_kinds_of_search_stay_unjudged(place, calibrated):
     for found in (
         retriever.search(image=path),
         retriever.search("red", image=path),
-        retriever.search("red", without="blue"),
         retriever.similar(int(retriever.library.find()[0])),
     ):
         assert (found.verdict, found.trust) == ("unjudged", None)
+
+
+def test_what_is_left_out_is_judged_and_never_promised(place, calibrated):
+    retriever = open_at(place)
+    plain = retriever.search("red", k=10)
+    without = retriever.search("red", without="blue", k=10)
+    assert without.verdict in ("check", "nothing_found")
+    stated = {hit.id: hit.p_relevant for hit in (plain.hits or plain.near_misses)}
+    for hit in without.hits or without.near_misses:
+        assert hit.id not in stated or hit.p_relevant <= stated[hit.id] + 1e-9
 
 
 def test_hits_beyond_those_looked_at_state_nothing(place, calibrated):
@@ -343,7 +352,7 @@ def test_nothing_found_in_words():
 @pytest.mark.parametrize(
     ("many", "why"),
     [
-        (HowMany(0.3, 0.0, 1.2), "Probably no picture fits."),
+        (HowMany(0.3, 0.0, 1.2), "At most one picture fits."),
         (HowMany(1.2, 0.6, 2.1), "One picture fits, or two."),
         (HowMany(0.6, 0.0, 2.1), "At most two pictures fit."),
         (HowMany(1.2, 0.4, 2.9), "About 1 picture fits (0 to 3)."),
@@ -405,7 +414,7 @@ def test_calibrate_shows_what_there_is(command, colours, place, calibrated, tmp_
 def test_a_judged_search_on_the_command_line(command, colours, place, calibrated):
     code, out, _ = command("search", CLEAR, "-k", "3", "--index", place / "index")
     lines = out.splitlines()
-    assert code == 0 and lines[0].startswith("Answer, ")
+    assert code == 0 and lines[0].startswith("Answer; that one of these fits: ")
     assert " %. Two pictures fit equally well, each with about 9" in lines[0]
     assert " pictures fit (" in lines[0]
     assert lines[1].split() == ["P(relevant)", "similarity", "path"] and " %" in lines[2]

@@ -54,7 +54,7 @@ def test_plurals_become_singular(typed, asked):
 
 @pytest.mark.parametrize(
     "noun",
-    "glasses sunglasses grass bus tennis dress scissors jeans lens clothes cactus octopus".split(),
+    "glasses sunglasses grass bus tennis dress scissors jeans lens clothes cactus".split(),
 )
 def test_nouns_that_end_in_s_keep_it(noun):
     assert singular(noun) == noun
@@ -86,7 +86,7 @@ def test_photo_of_is_left_out_of_a_caption():
 
 
 PIECES = st.sampled_from(
-    "a an the some photo photos picture pictures of dogs dog children grass two on mens my".split()
+    "a an the some photo photos picture pictures of dogs dog children grass two on my".split()
 )
 
 

@@ -11,8 +11,9 @@ from avow.trust.gallery_sampling import Hits, ScoredQueries, collect_hits, draw_
 from avow.trust.groups import halves
 from avow.trust.query_features import of_query
 
-NOTHING_THERE = 0.25
-"""Share of queries with nothing to find that the probabilities are fitted for."""
+NOTHING_THERE, TAKEN_AWAY = 0.25, 0.15
+"""Share of queries with nothing to find that the probabilities are fitted for; and where such
+queries are made by taking away what is relevant, which leaves the nearest misses."""
 SMALL = 200
 """Candidates of a gallery that may well lack what is common."""
 LEARNT = 1500
@@ -122,9 +123,9 @@ def _anywhere(
     return Hits.join(parts)
 
 
-def share_without(nothing: Hits, fitted: Hits) -> Hits:
+def share_without(nothing: Hits, fitted: Hits, share: float) -> Hits:
     """As many queries without a match as make up their share of all."""
-    wanted = round(len(fitted.gallery) * NOTHING_THERE / (1 - NOTHING_THERE))
+    wanted = round(len(fitted.gallery) * share / (1 - share))
     kept = np.random.default_rng(0).permutation(len(nothing.gallery))[:wanted]
     return nothing.only(np.sort(kept))
 

@@ -19,7 +19,9 @@ from jaxtyping import Bool, Float, Int
 from avow.core.background import Background
 from avow.core.errors import BadData
 from avow.trust.calibration_queries import (
+    NOTHING_THERE,
     SMALL,
+    TAKEN_AWAY,
     CalibrationQueries,
     evenly,
     missed_hits,
@@ -201,13 +203,14 @@ def fit_search_policy(
         evenly(see(there, 1, False), HELD // len(there)),
     )
     without, unseen = see(away, 0, True), see(away, 1, True)
+    share = TAKEN_AWAY if away == there else NOTHING_THERE
     if away != there:
         for side, found in ((0, without), (1, unseen)):
             found += [
                 missed_hits(halved[n][side], sizes, seed, 2 * n + side, CANDIDATES)
                 for n in there
             ]
-    learnt = Hits.join([fitted, share_without(evenly(without), fitted)])
+    learnt = Hits.join([fitted, share_without(evenly(without), fitted, share)])
     probability = fit_hits("relevant", thinned(learnt))
     anything = _fit_anything(probability, learnt)
     present = fit_present(fitted, evenly(without), balanced=True)
@@ -224,7 +227,8 @@ def fit_search_policy(
         anything=anything,
     )
     made = _with_number(made, halved, seed)
-    return _checked(made, held, share_without(evenly(unseen), held), max_false_refusals)
+    nothing = share_without(evenly(unseen), held, share)
+    return _checked(made, held, nothing, max_false_refusals)
 
 
 def _fit_anything(probability: Probability, hits: Hits) -> Probability:

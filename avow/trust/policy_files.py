@@ -52,7 +52,7 @@ def write(policy: Policy, path: Path) -> None:
             "probability": np.round(held.probability, 4).tolist(),
             "correct": held.correct.astype(int).tolist(),
             "groups": held.groups.tolist(),
-            "anything": None if held.anything is None else np.round(held.anything, 6).tolist(),
+            "anything": None if held.anything is None else held.anything.tolist(),
         },
     }
     write_document(path, content)
