@@ -10,6 +10,7 @@ from tqdm import tqdm
 from avow.core.background import Background
 from avow.core.photographs import open_photograph
 from avow.retrieval.encoders import bank
+from avow.retrieval.encoders.onnx import OnnxEncoder
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.gallery import slices
 
@@ -18,7 +19,10 @@ class Lab:
     """The encoder and what it encoded, kept in a cache."""
 
     def __init__(self, cache: Path):
-        self.encoder, self.cache = open_encoder(), cache
+        encoder = open_encoder()
+        if not isinstance(encoder, OnnxEncoder):
+            raise TypeError(f"the default model is expected to be ONNX files, not {encoder.name}")
+        self.encoder, self.cache = encoder, cache
         self.bank = bank.encoded(self.encoder)
         cache.mkdir(parents=True, exist_ok=True)
 

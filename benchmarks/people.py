@@ -207,7 +207,7 @@ def best(summary: TopKSummary, name: str) -> np.ndarray:
 def broken(asked: Asked, policy: Policy) -> dict[str, float]:
     """Per risk, in which share of random halves the answers break the promise of the other."""
     judged = asked.judged(policy)
-    wrong, score = ~asked.fits(judged).any(1), score_of(judged)
+    wrong, score = np.asarray(~asked.fits(judged).any(1)), score_of(judged)
     names = [one_form(text) for text in asked.texts]
     groups = np.unique(names, return_inverse=True)[1]
     rows = {}
