@@ -21,7 +21,9 @@ class Lab:
     def __init__(self, cache: Path):
         encoder = open_encoder()
         if not isinstance(encoder, OnnxEncoder):
-            raise TypeError(f"the default model is expected to be ONNX files, not {encoder.name}")
+            raise TypeError(
+                f"the default model is expected to be ONNX files, not {encoder.name}"
+            )
         self.encoder, self.cache = encoder, cache
         self.bank = bank.encoded(self.encoder)
         cache.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,7 @@ from _report import keep
 
 from avow.blocks.imagenet_names import imagenet_names
 from avow.core.contracts import Split
+from avow.core.groups import halves
 from avow.core.places import avow_home
 from avow.data.judgements import FILE, read_judgements
 from avow.data.opening import dataset_file, open_dataset
@@ -38,7 +39,6 @@ from avow.study.measures import weighted_auroc
 from avow.study.relevance_labels import expert_half
 from avow.study.short_queries import absent_names, noun_names, with_article
 from avow.trust.gallery_sampling import ScoredQueries
-from avow.trust.groups import halves
 from avow.trust.policy import Judgements, Policy
 from avow.trust.risk_control import promise
 from avow.trust.top_k import TopKSummary, describe, summarise

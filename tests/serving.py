@@ -34,7 +34,7 @@ from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
-from avow.trust.conditions import Conditions
+from avow.trust.judgements import Conditions
 from avow.trust.policy import Judgements, Policy
 from avow.trust.risk_control import Promise
 from avow.trust.top_k import TopKSummary

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from avow.core.logistic import expit
-from avow.trust.expected_number import (
-    NAMES,
-    SHARE,
+from avow.trust.coherence import (
+    BEHIND,
+    INTERVAL,
     Behind,
-    features,
+    behind_features,
     fit_tail,
     measured_spread,
     number,
@@ -41,7 +41,7 @@ def tail() -> Probability:
     hits, behind, true, words = world(300, seed=1)
     rng = np.random.default_rng(2)
     query, column = np.nonzero(rng.random(true.shape) < 0.1)
-    rows = features(hits[:, -1], behind.gap, words)[query, column]
+    rows = behind_features(hits[:, -1], behind.gap, words)[query, column]
     fits = rng.random(len(query)) < true[query, column]
     return fit_tail("relevant", rows, fits, np.full(len(query), GALLERY), query)
 
@@ -103,7 +103,7 @@ def test_the_interval_holds_its_share_of_new_queries(tail):
     hits, words, true, _, behind = drawn(8)
     found = number(hits, behind, tail, spread, words)
     held = ((found.low <= true) & (true <= found.high)).mean()
-    assert held == pytest.approx(SHARE, abs=0.07)
+    assert held == pytest.approx(INTERVAL, abs=0.07)
 
 
 def test_the_spread_is_a_quantile():
@@ -138,6 +138,6 @@ def test_nothing_behind_leaves_the_hits(tail):
 
 
 def test_columns_have_their_names():
-    found = features(np.array([0.5]), np.array([[2.0, 3.0]]), np.array([1]))
-    assert found.shape == (1, 2, len(NAMES))
+    found = behind_features(np.array([0.5]), np.array([[2.0, 3.0]]), np.array([1]))
+    assert found.shape == (1, 2, len(BEHIND))
     np.testing.assert_allclose(found[0, 1], [0, 3, np.log(2), 3 * np.log(2)], atol=1e-12)

@@ -14,7 +14,7 @@ from scipy.integrate import trapezoid
 from scipy.stats import binom, norm
 
 from avow.core.errors import BadRecipe
-from avow.trust.groups import halves, numbered, one_of_each, running_sums
+from avow.core.groups import halves, numbered, one_of_each, running_sums
 from avow.trust.risk_control import (
     effective_size,
     fewest_answers,

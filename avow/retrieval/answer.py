@@ -7,7 +7,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from avow.retrieval.understanding import Understanding
-from avow.trust.expected_number import Number
+from avow.trust.coherence import Number
 from avow.trust.policy import Judgements
 
 Verdict = Literal["answer", "check", "nothing_found", "not_understood", "unjudged"]

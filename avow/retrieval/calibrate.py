@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from avow.core.errors import BadData, WrongTrust
+from avow.core.groups import halves
 from avow.metrics.calibration import brier, expected_calibration_error
 from avow.retrieval.labelled_queries import Known, read_known, scored
 from avow.retrieval.search import Retriever
 from avow.retrieval.ticks import Adjustment, adjusted
 from avow.trust.fitting import CalibrationQueries, fit_search_policy
-from avow.trust.groups import halves
 from avow.trust.policy import SHOWN, Policy
 from avow.trust.top_k import summarise
 

@@ -17,8 +17,8 @@ from avow.core.evidence import EvidenceKind, log_evidence, logsumexp
 from avow.core.logistic import expit
 from avow.retrieval.library import Library
 from avow.retrieval.where import Where
+from avow.trust.coherence import Behind
 from avow.trust.evidence_sum import Reference
-from avow.trust.expected_number import Behind
 from avow.trust.top_k import SHOWN, HubStatistics, TopKSummary, summarise_best
 
 SAMPLE = 2048

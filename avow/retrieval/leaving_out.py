@@ -12,8 +12,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from avow.trust.coherence import agree, one_of_first
-from avow.trust.expected_number import features
+from avow.trust.coherence import agree, features, one_of_first
 from avow.trust.gallery_sampling import predict
 from avow.trust.policy import Judgements, Policy, Verdict
 from avow.trust.top_k import TopKSummary

@@ -22,10 +22,10 @@ from avow.assembly.scores import Blocks
 from avow.core.background import Background
 from avow.core.contracts import QueryBatch
 from avow.core.errors import BadData, BadFeatures
+from avow.core.groups import halves
 from avow.data.captions import TokenTable
 from avow.metrics.rejection import auroc
 from avow.trust.gallery_sampling import Query, ScoredQueries
-from avow.trust.groups import halves
 
 NO_MATCH = "no match"
 

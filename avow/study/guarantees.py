@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.stats import binom
 
+from avow.core.groups import halves
 from avow.trust.conformal_sets import candidate_scores, conformal_limit
-from avow.trust.groups import halves
 from avow.trust.risk_control import promise
 
 SPLITS = 200

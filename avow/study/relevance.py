@@ -20,6 +20,7 @@ from avow.assembly.scores import Blocks, compare
 from avow.core.background import Background
 from avow.core.contracts import Encoded
 from avow.core.errors import BadData
+from avow.core.groups import halves
 from avow.data.captions import TokenTable
 from avow.metrics.rejection import auroc
 from avow.study.measures import calibration, platt
@@ -33,7 +34,6 @@ from avow.trust.gallery_sampling import (
     fit_hits,
     predict,
 )
-from avow.trust.groups import halves
 from avow.trust.policy import Policy
 
 RELEVANT = "relevant"

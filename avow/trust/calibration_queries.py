@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
+from avow.core.groups import halves
 from avow.trust.coherence import TEN
 from avow.trust.gallery_sampling import Hits, ScoredQueries, collect_hits, draw_sizes
-from avow.trust.groups import halves
-from avow.trust.query_features import of_query
+from avow.trust.probability import of_query
 
 NOTHING_THERE, TAKEN_AWAY = 0.25, 0.15
 """Share of queries with nothing to find that the probabilities are fitted for; and where such

@@ -10,15 +10,27 @@ take hits for independent, and ten doubtful ones for a certainty. One number per
 says where between both ends the truth lies; it follows from A, which is fitted on queries and
 not on hits, by P_10 = A. So P_1 is the probability of the first hit, P_k never falls with k,
 and no hit is more probable than that anything fits.
+
+How many items fit is the sum of the probabilities of the whole gallery: the hits with their
+own, all others by a sample, each with a probability that falls with the gap between its
+evidence and that of the last hit. The sample stands for the rest, so the cost does not grow
+with the gallery. `spread`, measured on held-out queries, is the factor (of one more than the
+number) that holds four out of five of them.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from avow.core.logistic import expit, logit
+from avow.trust.probability import Probability, fit_probability
 
 TEN = 10
 """The first hits that a verdict is about, however many are shown."""
+BEHIND = ("last hit", "gap", "log words", "gap x log words")
+INTERVAL = 0.8
+"""Of held-out queries, how many the interval holds."""
 _MEANS = ("score", "relative", "unusual", "above bank")
 _LEAST = 1e-6
 
@@ -85,3 +97,76 @@ def _ends(stated: Stated) -> tuple[FirstTen, FirstTen]:
     """The smallest and the largest that P_k can be, for k = 1 … 10."""
     first = stated[:, :TEN]
     return np.maximum.accumulate(first, axis=1), np.minimum(np.cumsum(first, axis=1), 1)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """Candidates behind the hits of some queries, all or a sample."""
+
+    gap: Float[np.ndarray, "queries behind"]
+    """Log-evidence of the last hit less that of the candidate; relative where that is known."""
+    seen: Bool[np.ndarray, "queries behind"]
+    """Which of the columns are behind the hits of this query."""
+    count: Int[np.ndarray, " queries"]
+    """How many candidates they stand for."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """The expected number of fitting items, and the ends of its interval."""
+
+    expected: Float[np.ndarray, " queries"]
+    low: Float[np.ndarray, " queries"]
+    high: Float[np.ndarray, " queries"]
+
+
+def behind_features(
+    last: Float[np.ndarray, " queries"],
+    gap: Float[np.ndarray, "queries behind"],
+    words: Int[np.ndarray, " queries"],
+) -> Float[np.ndarray, "queries behind 4"]:
+    """The columns `BEHIND`. last: the probability of the last hit."""
+    length = np.broadcast_to(np.log1p(words)[:, None], gap.shape)
+    before = np.broadcast_to(log_odds(last)[:, None], gap.shape)
+    return np.stack([before, gap, length, gap * length], -1)
+
+
+def fit_tail(
+    event: str,
+    rows: Float[np.ndarray, "items 4"],
+    fits: Bool[np.ndarray, " items"],
+    gallery: Int[np.ndarray, " items"],
+    groups: Int[np.ndarray, " items"],
+) -> Probability:
+    """The probability of a candidate behind the hits."""
+    return fit_probability(f"{event}, behind", BEHIND, rows, fits, gallery, groups)
+
+
+def number(
+    stated: Float[np.ndarray, "queries hits"],
+    behind: Behind,
+    tail: Probability,
+    spread: float,
+    words: Int[np.ndarray, " queries"],
+) -> Number:
+    """How many items fit. stated: of all hits, best first."""
+    queries, columns = behind.gap.shape
+    rows = behind_features(stated[:, -1], behind.gap, words).reshape(
+        queries * columns, len(BEHIND)
+    )
+    sizes = np.repeat(stated.shape[1] + behind.count, columns)
+    each = tail(rows, sizes).reshape(queries, columns)
+    each = np.minimum(each, stated[:, -1:])  # never more probable than the hits before it
+    seen = np.maximum(behind.seen.sum(1), 1)
+    total = stated.sum(1) + (each * behind.seen).sum(1) / seen * behind.count
+    low, high = (1 + total) / spread - 1, (1 + total) * spread - 1
+    most = stated.shape[1] + behind.count
+    return Number(total, np.maximum(low, 0), np.minimum(high, most))
+
+
+def measured_spread(
+    expected: Float[np.ndarray, " queries"], true: Int[np.ndarray, " queries"]
+) -> float:
+    """The factor that holds `INTERVAL` of the true numbers."""
+    off = np.abs(np.log1p(true) - np.log1p(expected))
+    return float(np.exp(np.quantile(off, INTERVAL)))

@@ -27,7 +27,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from avow.trust.groups import numbered
+from avow.core.groups import numbered
 from avow.trust.inputs import check_shares
 
 Score = Literal["rank", "cumulative", "probability"]

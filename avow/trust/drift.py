@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.stats import ks_2samp, mannwhitneyu
 
-from avow.trust.groups import numbered, one_of_each
+from avow.core.groups import numbered, one_of_each
 from avow.trust.inputs import check_shares
 
 Test = Literal["kolmogorov_smirnov", "mann_whitney"]

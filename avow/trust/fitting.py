@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from avow.core.background import Background
 from avow.core.errors import BadData
+from avow.core.groups import halves
 from avow.trust.calibration_queries import (
     NOTHING_THERE,
     SMALL,
@@ -32,10 +33,16 @@ from avow.trust.calibration_queries import (
     together,
     two_halves,
 )
-from avow.trust.coherence import TEN, log_odds, query_features, query_names
-from avow.trust.conditions import Conditions
-from avow.trust.expected_number import Behind, fit_tail, measured_spread
-from avow.trust.expected_number import features as number_features
+from avow.trust.coherence import (
+    TEN,
+    Behind,
+    behind_features,
+    fit_tail,
+    log_odds,
+    measured_spread,
+    query_features,
+    query_names,
+)
 from avow.trust.gallery_sampling import (
     SIZES,
     Hits,
@@ -47,9 +54,8 @@ from avow.trust.gallery_sampling import (
     one_of,
     predict,
 )
-from avow.trust.groups import halves
 from avow.trust.inputs import Scores, background_of, mask_of, views_of
-from avow.trust.judgements import HeldOut
+from avow.trust.judgements import Conditions, HeldOut
 from avow.trust.policy import (
     MAX_FALSE_REFUSALS,
     SHOWN,
@@ -293,7 +299,7 @@ def _behind(
     others = behind(some.scored, order)
     drawn = np.random.default_rng(seed).random(others.seen.shape) < _TAIL / others.seen.shape[1]
     query, column = np.nonzero(others.seen & drawn)
-    rows = number_features(hits[:, -1], others.gap, words)[query, column]
+    rows = behind_features(hits[:, -1], others.gap, words)[query, column]
     groups = together(some.scored.groups)[query]
     return rows, some.scored.match[query, column], summary.gallery[query], groups
 

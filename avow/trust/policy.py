@@ -34,14 +34,20 @@ from avow.core.evidence import EvidenceKind, log_evidence, uncertainty
 from avow.core.logistic import expit
 from avow.core.queries import QueryBatch
 from avow.core.renamed import renamed
-from avow.trust.coherence import TEN, agree, log_odds, one_of_first, query_features
-from avow.trust.conditions import Conditions, Difference
-from avow.trust.expected_number import Behind, Number, number
+from avow.trust.coherence import (
+    TEN,
+    Behind,
+    Number,
+    agree,
+    log_odds,
+    number,
+    one_of_first,
+    query_features,
+)
 from avow.trust.gallery_sampling import one_of, predict
 from avow.trust.inputs import Scores, background_of, views_of
-from avow.trust.judgements import HeldOut, Judgements, Verdict
-from avow.trust.probability import Probability
-from avow.trust.query_features import COMMON, LOG_WORDS, kind_of, of_query
+from avow.trust.judgements import Conditions, Difference, HeldOut, Judgements, Verdict
+from avow.trust.probability import COMMON, LOG_WORDS, Probability, kind_of, of_query
 from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import TopKSummary, describe, summarise
 
@@ -89,7 +95,7 @@ class Policy:
     anything: Probability | None = None
     """That one of the first ten is: the number that verdicts rest on (`trust.coherence`)."""
     tail: Probability | None = None
-    """That a candidate behind the hits is; see `trust.expected_number`."""
+    """That a candidate behind the hits is; see `trust.coherence`."""
     spread: float = 1.0
     """The factor that the number of fitting items is known up to."""
 

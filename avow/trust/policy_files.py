@@ -17,8 +17,7 @@ import numpy as np
 from avow.core.errors import WrongTrust
 from avow.core.seals import read_document, write_document
 from avow.trust.coherence import log_odds
-from avow.trust.conditions import Conditions
-from avow.trust.judgements import HeldOut
+from avow.trust.judgements import Conditions, HeldOut
 from avow.trust.policy import SHOWN, Policy
 from avow.trust.probability import Probability
 from avow.trust.risk_control import Promise

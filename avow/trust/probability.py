@@ -3,7 +3,8 @@
 A logistic model over a few numbers per hit (`top_k.describe`), each also multiplied by the
 logarithm of the gallery size: one fit then serves galleries of twenty and of a hundred
 thousand. It is fitted on held-out queries, never changes the ranking's encoder, and is
-stored as plain numbers.
+stored as plain numbers. What is known of the query itself, its length and how common its words
+are, comes in by its products with those numbers (`of_query`).
 
 Two events must never be mixed: *right* (the annotated match) and *relevant* (a person would
 say that it fits). Each has a model of its own, which carries the event's name.
@@ -15,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 
 from avow.core.errors import BadData
 from avow.core.logistic import expit
@@ -23,6 +24,7 @@ from avow.core.logistic import expit
 STRENGTHS = (0.03, 0.3, 3.0)
 _USUAL_LOG_SIZE, _LOG_SIZE_SCALE = 6.0, 2.0  # galleries of about 400 are the middle
 _FOLDS = 5
+LOG_WORDS, COMMON = "log words", "common"
 
 Features = Float[np.ndarray, "hits features"]
 
@@ -188,3 +190,50 @@ def _logistic(strength: float) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=strength, solver="newton-cholesky", max_iter=100)
+
+
+def with_words(
+    features: Float[np.ndarray, "queries shown features"], words: Int[np.ndarray, " queries"]
+) -> Float[np.ndarray, "queries shown more"]:
+    """Append the logarithm of the query length, and its product with every feature.
+
+    A short query has many relevant pictures, so the same features mean something else.
+    """
+    length = np.log1p(words.astype(np.float32))[:, None, None]
+    wide = np.broadcast_to(length, (*features.shape[:2], 1))
+    return np.concatenate([features, wide, features * length], axis=2, dtype=np.float32)
+
+
+def names_with_words(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of the features of `with_words`."""
+    return (*names, LOG_WORDS, *(f"{name} x {LOG_WORDS}" for name in names))
+
+
+def of_query(
+    names: tuple[str, ...],
+    features: Float[np.ndarray, "queries shown features"],
+    words: Int[np.ndarray, " queries"],
+    common: Float[np.ndarray, " queries"] | None,
+) -> tuple[tuple[str, ...], Float[np.ndarray, "queries shown more"]]:
+    """Append what is known of the query itself, and its product with every feature.
+
+    Hardly any picture stands out for what many show ("a dog", "man"), as none does for what is
+    not there; the same features mean more where people name a thing often.
+    """
+    wide, wide_names = with_words(features, words), names_with_words(names)
+    if common is None:
+        return wide_names, wide
+    column = common.astype(np.float32)[:, None, None]
+    alone = np.broadcast_to(column, (*features.shape[:2], 1))
+    return (
+        (*wide_names, COMMON, *(f"{name} x {COMMON}" for name in names)),
+        np.concatenate([wide, alone, features * column], axis=2, dtype=np.float32),
+    )
+
+
+def kind_of(
+    sizes: Int[np.ndarray, " queries"], words: Num[np.ndarray, " queries"]
+) -> Float[np.ndarray, "queries 4"]:
+    """What the refusal threshold is linear in: log gallery size, log query length."""
+    size, length = np.log(sizes) - 5, np.log1p(words) - 1.5
+    return np.stack([np.ones(len(size)), size, length, size * length], 1)

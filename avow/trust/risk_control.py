@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from avow.core.beta import betainc
-from avow.trust.groups import numbered, one_of_each, running_sums
+from avow.core.groups import numbered, one_of_each, running_sums
 from avow.trust.inputs import check_shares
 
 Grouping = Literal["effective", "one"]

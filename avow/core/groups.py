@@ -1,7 +1,7 @@
 """Queries that come in groups, such as the captions of one image.
 
 Members of a group succeed and fail together, so five captions say less than five
-independent queries. Everything in this folder that takes `groups` means one label per
+independent queries. Whatever takes `groups` means one label per
 query; without labels every query is a group of its own.
 """
 
