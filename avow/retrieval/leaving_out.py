@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from avow.trust.coherence import agree, features, one_of_first
+from avow.trust.coherence import agree, behind_features, one_of_first
 from avow.trust.gallery_sampling import predict
 from avow.trust.policy import Judgements, Policy, Verdict
 from avow.trust.top_k import TopKSummary
@@ -37,7 +37,7 @@ def probability_of(
     kept = summary.scores.mean(0)[0] / summary.tau
     if summary.relative is not None:
         kept = summary.relative[0]
-    rows = features(stated.min(keepdims=True), (kept[-1] - evidence)[None], words)[0]
+    rows = behind_features(stated.min(keepdims=True), (kept[-1] - evidence)[None], words)[0]
     behind = np.minimum(policy.tail(rows, int(summary.gallery[0])), stated.min())
     inside = items[:, None] == first[None]
     return np.where(inside.any(1), stated[inside.argmax(1)], behind)
