@@ -25,8 +25,8 @@ def render() -> str:
         "## Absent names, at equal shares of present ones",
         "Share of absent names refused where so many of the nouns with a fitting hit are "
         "refused; ± is the standard error over redrawn queries. Beside it the best cut on a "
-        "single score for each share. A large part of the lead is what people know beforehand: how "
-        "often a word is said in captions.",
+        "single score for each share. A large part of the lead is what people know "
+        "beforehand: how often a word is said in captions.",
         absent(kept["galleries"]),
         "## What experts said of the hits shown",
         "Captions of Flickr8k test and the hits shown for them that experts judged; each "
