@@ -109,7 +109,13 @@ def test_files_that_are_not_in_the_index_are_listed(place, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("p.csv", "query,file\na dog,\n"), ("p.jsonl", '\n{"query": 3}\n'), ("p.csv", "a\nb\n")],
+    [
+        ("p.csv", "query,file\na dog,\n"),
+        ("p.jsonl", '\n{"query": 3}\n'),
+        ("p.csv", "a\nb\n"),
+        ("p.csv", f"query,file\n{'a' * 200_000},1.jpg\n"),  # more than a field may have
+    ],
+    ids=["no file", "no words", "one column", "too long"],
 )
 def test_a_bad_line_is_named(place, tmp_path, name, content):
     (tmp_path / name).write_text(content)

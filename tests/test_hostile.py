@@ -1,7 +1,9 @@
 """Models and indexes with hostile content: no event, no traceback, no memory to speak of."""
 
 import json
+import os
 import shutil
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +14,13 @@ from search_samples import save_toy
 from torch import nn
 
 from avow.assembly.model import Model
-from avow.core import checksums
+from avow.core import checksums, fingerprint
 from avow.core.bounded import Bounded, TooLarge
 from avow.core.documents import DEEPEST, parse_object, read_object
-from avow.core.errors import AvowError, WrongCheckpoint
+from avow.core.errors import AvowError, WrongCheckpoint, WrongIndex
 from avow.indexes.faiss import Faiss
+from avow.retrieval.store.catalogue import _connected
+from avow.retrieval.store.model_folder import Space
 
 ROOT = Path(__file__).parent.parent
 
@@ -38,6 +42,38 @@ def test_what_a_stranger_changed_does_nothing(hostile, tmp_path):
     figures = hostile.attack(tmp_path, count=50, seed=1)
     assert sum(figures["opened"].values()) == 50
     assert figures["events"] == [] and figures["tracebacks"] == []
+
+
+@pytest.mark.parametrize("name", ["..", "../other", "/tmp", "", "a\0b", "a/b"])
+def test_a_model_of_an_index_lies_inside_it(tmp_path, name):
+    """The catalogue names the folder, and a rebuild removes what lies there."""
+    with pytest.raises(WrongIndex, match="names a model"):
+        Space(tmp_path, name)
+
+
+@pytest.mark.parametrize("of_file", [checksums.of_file, fingerprint.of_file])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path, of_file):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name in ("pipe", "device"):
+        with pytest.raises(OSError, match="is not a file"):
+            of_file(tmp_path / name)
+
+
+def test_triggers_of_a_strangers_catalogue_call_nothing(tmp_path):
+    """Avow teaches SQLite functions of its own, which no trigger may use."""
+    link = sqlite3.connect(tmp_path / "catalogue.sqlite")
+    link.execute("CREATE TABLE t (x)")
+    link.execute("CREATE TRIGGER g AFTER INSERT ON t BEGIN SELECT taught(1); END")
+    link.commit()
+    link.close()
+    link = _connected(tmp_path / "catalogue.sqlite", make=False)
+    called = []
+    link.create_function("taught", 1, called.append)
+    with pytest.raises(sqlite3.OperationalError, match="unsafe use"):
+        link.execute("INSERT INTO t VALUES (1)")
+    link.close()
+    assert called == []
 
 
 def test_the_watch_sees_what_it_is_there_for(hostile, tmp_path):

@@ -177,6 +177,22 @@ def copied(tmp_path) -> Path:
     return tmp_path
 
 
+def test_nothing_is_reported_to_the_maker_of_the_runtime(tmp_path):
+    """The runtime writes what it will send into the user's cache, unless it is turned off."""
+    code = (
+        "from avow.retrieval.encoders.opening import open_encoder\n"
+        "open_encoder().encode_texts(['a dog'])"
+    )
+    quiet = {"CI", "GITHUB_ACTIONS", "ORT_DISABLE_TELEMETRY"}  # any of them turns it off
+    kept = {key: value for key, value in os.environ.items() if key not in quiet}
+    here = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=kept | here, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert not [path for path in tmp_path.rglob("*") if "onnxruntime" in path.name]
+
+
 def test_files_may_be_links_to_an_installed_model(tmp_path, encoder):
     for path in packaged_folder().iterdir():
         (tmp_path / path.name).symlink_to(path)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from avow.core.files import room_needed
+from avow.core.onnx import onnxruntime
 from avow.core.places import avow_home
 
 Run = Callable[..., Tensor]
@@ -75,16 +76,13 @@ def _export(
 
 
 def _session(path: Path, names: list[str]) -> Run:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
+    library = onnxruntime()
+    options = library.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
     # a thread that waits must leave its core to those that decode photographs
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    session = onnxruntime.InferenceSession(
-        str(path), options, providers=["CPUExecutionProvider"]
-    )
+    session = library.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     def run(*given: Tensor) -> Tensor:
         ready = [np.ascontiguousarray(tensor.numpy()) for tensor in given]

@@ -22,7 +22,9 @@ def of_bytes(data: bytes | memoryview) -> str:
 
 
 def of_file(path: Path) -> str:
-    """The checksum of a file's bytes, read in blocks."""
+    """The checksum of a file's bytes, read in blocks; OSError where it cannot be read."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for without end
+        raise OSError(f"{str(path)!r} is not a file")
     total = 0
     with path.open("rb") as stream:
         while block := stream.read(_READ_AT_ONCE):

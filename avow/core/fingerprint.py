@@ -22,6 +22,8 @@ def of_bytes(data: bytes) -> str:
 
 
 def of_file(path: Path) -> str:
-    """The fingerprint of a file's bytes, read in blocks."""
+    """The fingerprint of a file's bytes, read in blocks; OSError where it cannot be read."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for without end
+        raise OSError(f"{str(path)!r} is not a file")
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()[:LENGTH]

@@ -108,17 +108,18 @@ class PgVector(Index):
         recover(folder)
         try:
             about = json.loads((folder / "pgvector.json").read_text())
-        except (OSError, ValueError) as error:
+            there, table, kind = about["dim"], str(about["table"]), about["kind"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise WrongIndex(
                 f"There is no pgvector index in {str(folder)!r} ({error}). Expected a "
                 "folder that an index was saved to."
             ) from error
-        if about["dim"] != dim:
+        if there != dim:
             raise WrongIndex(
-                f"The index in {str(folder)!r} has vectors of {about['dim']} numbers. "
+                f"The index in {str(folder)!r} has vectors of {there} numbers. "
                 f"Expected {dim}; open it with the model that made it."
             )
-        return cls(dim, table=about["table"], kind=about["kind"])
+        return cls(dim, table=table, kind=kind)
 
     @classmethod
     def forget(cls, folder: Path) -> None:

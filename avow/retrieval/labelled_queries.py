@@ -167,8 +167,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
             f"The pairs {str(path)!r} cannot be read ({error}). Expected a .csv or .jsonl "
             "file with a query and its right file on each line."
         ) from error
-    rows = _from_json(text) if path.suffix == ".jsonl" else _from_csv(text)
-    for number, row in rows:
+    for number, row in _from_json(text) if path.suffix == ".jsonl" else _from_csv(text, path):
         query, file = row
         if not query.strip() or not file.strip():
             raise _bad_line(path, number)
@@ -189,8 +188,12 @@ def _from_json(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
             yield number, ("", "")
 
 
-def _from_csv(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
-    rows = list(csv.reader(text.splitlines()))
+def _from_csv(text: str, path: Path) -> Iterator[tuple[int, tuple[str, str]]]:
+    reader = csv.reader(text.splitlines())
+    try:
+        rows = list(reader)
+    except csv.Error as error:  # a field of more than 131,072 characters, say
+        raise _bad_line(path, reader.line_num) from error
     places = _columns(rows[0]) if rows else None
     for number, row in enumerate(rows, 1):
         if not row or (number == 1 and places is not None):

@@ -25,6 +25,7 @@ from PIL import Image
 
 from avow.core.checksums import of_file
 from avow.core.errors import MissingExtra, WrongCheckpoint
+from avow.core.onnx import onnxruntime
 from avow.core.photographs import stretched
 from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
@@ -146,10 +147,10 @@ class OnnxEncoder(Encoder):
 
 def _opened(path: Path, threads: int) -> "InferenceSession":
     try:
-        import onnxruntime
+        library = onnxruntime()
     except ModuleNotFoundError as error:
         raise MissingExtra("The model 'default'", "onnxruntime", "onnx") from error
-    options = onnxruntime.SessionOptions()
+    options = library.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
@@ -159,7 +160,7 @@ def _opened(path: Path, threads: int) -> "InferenceSession":
     # the weights must lie beside the file itself, which may be linked to from elsewhere
     place = str(path.resolve())
     try:
-        return onnxruntime.InferenceSession(place, options, ["CPUExecutionProvider"])
+        return library.InferenceSession(place, options, ["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own errors share no base class
         raise WrongCheckpoint(
             f"The network {str(path)!r} cannot be loaded ({error}). Expected the one that "

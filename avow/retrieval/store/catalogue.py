@@ -106,6 +106,7 @@ def _configured(link: sqlite3.Connection, first: str = "") -> sqlite3.Connection
         # a commit survives a kill as it is; only a change of generations waits for the disk
         link.execute("PRAGMA synchronous = NORMAL")
         link.execute("PRAGMA foreign_keys = ON")
+        link.execute("PRAGMA trusted_schema = OFF")  # a stranger's file may bring triggers
         link.execute("PRAGMA busy_timeout = 60000")
         link.execute("PRAGMA user_version")
         teach(link)

@@ -5,10 +5,8 @@ models/<fingerprint>/bank.npy          its reference queries, encoded
 models/<fingerprint>/vectors.<n>       generation n of the rows
 """
 
-import io
 import json
 import math
-import os
 import time
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +19,7 @@ from avow.core import checksums
 from avow.core.background import Background
 from avow.core.errors import WrongIndex
 from avow.core.evidence import EvidenceKind
-from avow.core.files import room_needed, write_text
+from avow.core.files import room_needed, save_array, write_text
 from avow.core.searching import Encoder
 from avow.retrieval.encoders import bank
 from avow.retrieval.store.rows import Rows
@@ -38,6 +36,12 @@ class Space:
     """One model's folder inside an index."""
 
     def __init__(self, index: Path, fingerprint: str):
+        inside = Path(fingerprint).name == fingerprint and fingerprint not in ("", "..")
+        if not inside or "\0" in fingerprint:
+            raise WrongIndex(
+                f"The catalogue of {str(index)!r} names a model {fingerprint!r}. Expected a "
+                "name without separators; make the index anew from its folders."
+            )
         self.folder = index / "models" / fingerprint
         self.fingerprint = fingerprint
 
@@ -94,20 +98,9 @@ class Space:
 
     def _write_bank(self, vectors: Float32[np.ndarray, "queries dim"]) -> str:
         """Replace the bank, on the disk when this returns; its checksum."""
-        stream = io.BytesIO()
-        np.save(stream, vectors)
-        data = stream.getvalue()
-        fresh = self.folder / f".{BANK}.new"
         with room_needed(self.folder):
-            try:
-                with fresh.open("wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(fresh, self.folder / BANK)
-            finally:
-                fresh.unlink(missing_ok=True)
-        return checksums.of_bytes(data)
+            save_array(self.folder / BANK, vectors)
+        return checksums.of_file(self.folder / BANK)
 
     def bank_damage(self, about: dict[str, Any]) -> str | None:
         """What is wrong with the encoded bank; None where nothing is."""
