@@ -1,5 +1,6 @@
 """Models and indexes with hostile content: no event, no traceback, no memory to speak of."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,11 +17,13 @@ from torch import nn
 from avow.assembly.model import Model
 from avow.core import checksums, fingerprint
 from avow.core.bounded import Bounded, TooLarge
-from avow.core.documents import DEEPEST, parse_object, read_object
-from avow.core.errors import AvowError, WrongCheckpoint, WrongIndex
+from avow.core.documents import DEEPEST, parse_object, read_file, read_object
+from avow.core.errors import AvowError, WrongCheckpoint, WrongIndex, WrongTrust
 from avow.indexes.faiss import Faiss
 from avow.retrieval.store.catalogue import _connected
 from avow.retrieval.store.model_folder import Space
+from avow.retrieval.store.rows import Rows
+from avow.trust.policy import Policy
 
 ROOT = Path(__file__).parent.parent
 
@@ -58,6 +61,40 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path, of_file):
     for name in ("pipe", "device"):
         with pytest.raises(OSError, match="is not a file"):
             of_file(tmp_path / name)
+
+
+@pytest.mark.parametrize("read", [read_object, read_file])
+def test_a_document_that_is_a_pipe_is_refused_at_once(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="not a file"):
+        read(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("made", ["folder", "pipe", "loop"])
+def test_rows_that_are_no_file_are_told(tmp_path, made):
+    path = tmp_path / "vectors.0"
+    if made == "folder":
+        path.mkdir()
+    elif made == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path)
+    with pytest.raises(WrongIndex, match="Expected at least"):
+        Rows(path, 4).read(1)
+
+
+@pytest.mark.parametrize("value", ["default", 10**60, None, [[]]])
+def test_a_policy_with_other_things_in_it_is_told(tmp_path, value):
+    content = json.loads((ROOT / "tests/fixtures/policy-3.json").read_text())
+    for key in list(content["probability"]):
+        changed = content | {"probability": content["probability"] | {key: value}}
+        (tmp_path / "p.json").write_text(json.dumps(checksums.sealed(changed)))
+        with contextlib.suppress(WrongTrust):  # a name may be any text
+            Policy.load(tmp_path / "p.json")
+    for key in ("probability", "present", "tail", "anything", "conditions"):
+        (tmp_path / "p.json").write_text(json.dumps(checksums.sealed(content | {key: value})))
+        with contextlib.suppress(WrongTrust):  # some may be missing
+            Policy.load(tmp_path / "p.json")
 
 
 def test_triggers_of_a_strangers_catalogue_call_nothing(tmp_path):

@@ -13,6 +13,7 @@ from typing import Any
 from avow.assembly.weights_index import check_index
 from avow.core import checksums, fingerprint, seals
 from avow.core.datasets import PairedDataset
+from avow.core.documents import read_file
 from avow.core.errors import WrongCheckpoint
 from avow.core.files import recover
 from avow.core.folder import shortened
@@ -108,6 +109,6 @@ def damaged(path: Path, error: seals.Damaged) -> WrongCheckpoint:
 def _sealed_itself(path: Path) -> bool:
     """Whether a listed document was written anew since, with a checksum of its own."""
     try:
-        return checksums.KEY in json.loads(path.read_bytes())
+        return checksums.KEY in json.loads(read_file(path))
     except (OSError, ValueError, TypeError, RecursionError):
         return False

@@ -173,6 +173,10 @@ class Recipe:
         made = None
         if "features" in content:
             made = _fill(Features, "features", content["features"])
+            if not isinstance(made.settings, dict):
+                raise BadRecipe(
+                    f"'features.settings' is {shortened(made.settings)}. Expected a table."
+                )
         train = _fill(Training, "train", content.get("train", {}))
         noise = _fill(Noisy, "noise", content["noise"]) if "noise" in content else None
         parts = (content["data"], made, content["method"], content["loss"], train, noise)

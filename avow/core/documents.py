@@ -16,9 +16,17 @@ DEEPEST = 32
 
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; OSError where it cannot be read, else ValueError."""
-    if path.exists() and not path.is_file():  # a pipe would be waited for without end
+    return parse_object(read_file(path).decode("utf-8"))
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a file; ValueError for a folder, a device or a pipe.
+
+    A pipe would be waited for without end, and a device may have none.
+    """
+    if path.exists() and not path.is_file():
         raise ValueError("it is not a file")
-    return parse_object(path.read_text(encoding="utf-8"))
+    return path.read_bytes()
 
 
 def parse_object(text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from avow.core import checksums
-from avow.core.documents import parse_object
+from avow.core.documents import parse_object, read_file
 from avow.core.files import write_text
 
 LIST = "checksums.json"
@@ -39,7 +39,7 @@ def write_list(folder: Path, names: Iterable[str] | None = None) -> None:
 def read_list(folder: Path) -> dict[str, dict[str, Any]]:
     """The listed files of a folder; none where there is no list."""
     try:
-        document = json.loads((folder / LIST).read_bytes())
+        document = json.loads(read_file(folder / LIST))
         files = document["files"]
         good = checksums.intact(document) and all(
             isinstance(entry["bytes"], int) and isinstance(entry["crc32"], str)
@@ -75,6 +75,8 @@ def check_size(path: Path, entry: dict[str, Any]) -> None:
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file that is intact or not listed; OSError or `Damaged` otherwise."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for without end
+        raise Damaged("it is not a file")
     data = path.read_bytes()
     check(path, data)
     return data
@@ -91,9 +93,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
     Raises OSError, or ValueError with what is wrong: `Damaged`, or it is no such JSON.
     """
-    if path.exists() and not path.is_file():  # a pipe would be waited for without end
-        raise ValueError("it is not a file")
-    data = path.read_bytes()
+    data = read_file(path)
     try:
         content = parse_object(data.decode("utf-8"))
     except ValueError:

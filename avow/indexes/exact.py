@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Float32, Int64
 
+from avow.core.documents import read_file
 from avow.core.errors import WrongIndex
 from avow.core.files import new_folder, recover
 from avow.core.searching import Index
@@ -141,7 +142,7 @@ class Exact(Index):
     def open(cls, folder: Path, dim: int) -> "Exact":
         recover(folder)
         try:
-            about = json.loads((folder / "exact.json").read_text())
+            about = json.loads(read_file(folder / "exact.json"))
             ids = np.load(folder / "ids.npy", allow_pickle=False)
         except (OSError, ValueError) as error:
             raise WrongIndex(

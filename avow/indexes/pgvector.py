@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from avow.core.documents import read_file
 from avow.core.errors import MissingExtra, Unavailable, WrongIndex
 from avow.core.files import new_folder, recover
 from avow.core.searching import Ids, Index, Nearest, Queries
@@ -107,7 +108,7 @@ class PgVector(Index):
     def open(cls, folder: Path, dim: int) -> "PgVector":
         recover(folder)
         try:
-            about = json.loads((folder / "pgvector.json").read_text())
+            about = json.loads(read_file(folder / "pgvector.json"))
             there, table, kind = about["dim"], str(about["table"]), about["kind"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise WrongIndex(
@@ -125,7 +126,7 @@ class PgVector(Index):
     def forget(cls, folder: Path) -> None:
         """Drop the table; one that Avow did not name itself is somebody else's to drop."""
         try:
-            table = json.loads((folder / "pgvector.json").read_text())["table"]
+            table = json.loads(read_file(folder / "pgvector.json"))["table"]
         except (OSError, ValueError, KeyError, TypeError):
             return  # never saved, so never filled by a run that ended
         if not isinstance(table, str) or not _OWN.fullmatch(table):

@@ -66,7 +66,7 @@ def read(path: Path) -> Policy:
         if content["format"] != 1:
             raise ValueError(f"format {content['format']!r}; this version reads 1 to {FORMAT}")
         return _read_trust_1(content) if "refuse_below" in content else _read_policy_1(content)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise WrongTrust(
             f"The policy {str(path)!r} cannot be read ({error}). Expected a file written by "
             "`Policy.save`; calibrate again with `avow calibrate`."

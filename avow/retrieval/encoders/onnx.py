@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float32, UInt8
 from PIL import Image
 
 from avow.core.checksums import of_file
+from avow.core.documents import read_file
 from avow.core.errors import MissingExtra, WrongCheckpoint
 from avow.core.onnx import onnxruntime
 from avow.core.photographs import stretched
@@ -64,7 +65,7 @@ class OnnxEncoder(Encoder):
         """threads: of one product; 0: one per core, or as OMP_NUM_THREADS says."""
         path = folder / DESCRIPTION
         try:
-            about = json.loads(path.read_text("utf-8"))
+            about = json.loads(read_file(path))
             if about.get("format") != FORMAT:
                 raise ValueError(f"format {about.get('format')!r}")
             return cls(folder, about, name, threads or _cores())

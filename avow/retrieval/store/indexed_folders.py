@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from avow.core import checksums
+from avow.core.documents import read_file
 from avow.core.errors import WrongIndex
 from avow.core.files import write_text
 
@@ -24,7 +25,7 @@ def covered(index: Path, needed: bool = False) -> list[str]:
     """
     path = index / FILE
     try:
-        noted = json.loads(path.read_text("utf-8"))
+        noted = json.loads(read_file(path))
         if isinstance(noted, list):  # written before there were checksums
             noted = checksums.sealed({_KEY: noted})
         folders = noted[_KEY]

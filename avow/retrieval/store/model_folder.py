@@ -17,6 +17,7 @@ from jaxtyping import Float32
 
 from avow.core import checksums
 from avow.core.background import Background
+from avow.core.documents import read_file
 from avow.core.errors import WrongIndex
 from avow.core.evidence import EvidenceKind
 from avow.core.files import room_needed, save_array, write_text
@@ -49,7 +50,7 @@ class Space:
         """sealed: whether it must have a checksum, as the catalogue has them."""
         path = self.folder / "manifest.json"
         try:
-            about = json.loads(path.read_text("utf-8"))
+            about = json.loads(read_file(path))
             if not isinstance(about, dict):
                 raise ValueError(f"it is a {type(about).__name__}")
             fits = checksums.intact(about)

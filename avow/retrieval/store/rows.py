@@ -65,10 +65,13 @@ class Rows:
         """The first `rows` rows, mapped rather than read."""
         if not rows:
             return np.empty((0, self.width), self.dtype)
-        size = self.path.stat().st_size
-        if size < rows * self.row_bytes:
-            raise self._short(rows, size)
-        return np.memmap(self.path, self.dtype, "r", shape=(rows, self.width))
+        try:
+            size = self.path.stat().st_size if self.path.is_file() else 0
+            if size < rows * self.row_bytes:
+                raise self._short(rows, size)
+            return np.memmap(self.path, self.dtype, "r", shape=(rows, self.width))
+        except OSError as error:
+            raise self._short(rows, 0) from error
 
     def _short(self, rows: int, size: int) -> WrongIndex:
         return WrongIndex(
