@@ -75,7 +75,6 @@ def second_differences(function, at: np.ndarray, by: float = 1e-3) -> np.ndarray
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("offset", [-3.0, 0.0, 3.0])
 def test_the_line_is_the_optimum_of_a_plain_optimiser(seed, offset):
-    """Also far from what was stated, where a whole Newton step leaps over the optimum."""
     ticks = drawn(60, Line(0.8, offset, 0.5, -0.5), seed, each=1 + seed)
     found, covariance = fit_line(ticks)
     best = minimize(plain_loss, PRIOR, (ticks,), method="BFGS", options={"gtol": 1e-7})
@@ -83,6 +82,19 @@ def test_the_line_is_the_optimum_of_a_plain_optimiser(seed, offset):
     np.testing.assert_allclose(numbers, best.x, atol=2e-4)
     curve = second_differences(lambda at: plain_loss(at, ticks), best.x)
     np.testing.assert_allclose(covariance, np.linalg.inv(curve), rtol=0.01, atol=1e-3)
+
+
+def test_good_hits_that_were_hardly_believed():
+    """A whole Newton step leaps over the optimum here, further with every step."""
+    rng = np.random.default_rng(0)
+    stated = expit(rng.normal(-3, 1.5, 100))
+    ticks = Ticks(stated, rng.random(100) < 0.6, np.arange(100), np.full(100, 2))
+    line, _ = fit_line(ticks)
+    best = minimize(plain_loss, PRIOR, (ticks,), method="BFGS", options={"gtol": 1e-7})
+    np.testing.assert_allclose(
+        [line.slope, line.offset, line.names, line.phrases], best.x, atol=2e-4
+    )
+    assert line(stated, ticks.words).mean() == pytest.approx(0.6, abs=0.1)
 
 
 def test_no_ticks_change_nothing():
