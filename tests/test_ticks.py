@@ -3,19 +3,23 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote_plus
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from search_samples import ColourEncoder, colours_of, save_pictures
+from serving import PATIENT, Server
 from test_calibrate import PICTURES, SLIPS, asked_for, known_pairs, write_csv
 from test_expected_number import tail, world
 
+from avow.api import create_app
 from avow.core.logistic import expit, logit
 from avow.retrieval import ticks as module
-from avow.retrieval.calibrate import calibrate
+from avow.retrieval.calibrate import calibrate, use_ticks
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.labelled_queries import read_known, scored
 from avow.retrieval.library import Library
@@ -383,3 +387,90 @@ def test_ticks_that_are_taken_back_leave_the_policy_as_it_was(place, policy, tmp
     for said in retriever.library.feedback():
         retriever.feedback(said.query, said.item_id, None)
     assert module.adjusted(retriever, retriever.policy("text", own=False)) is None
+
+
+def test_a_fit_of_its_own_is_left_to_the_command(place, policy, tmp_path):
+    shutil.copytree(place / "index", tmp_path / "index")
+    retriever = opened(place, tmp_path / "index")
+    policy.save(retriever.model_folder / "trust-text.json")
+    tick(retriever, range(3), good=False)
+    assert use_ticks(retriever) is None
+    assert retriever.policy("text").line is None
+
+
+# --- the server -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(place, policy, tmp_path) -> Retriever:
+    shutil.copytree(place / "index", tmp_path / "index")
+    return opened(place, tmp_path / "index")
+
+
+def test_the_server_learns_from_ticks_and_forgets_them(served):
+    app = create_app(served, limits=PATIENT)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        nothing = client.post("/api/ticks").json()
+        assert nothing["used"] is False and nothing["change"] is None
+        assert nothing["says"] == "No ticks of text searches here that trust could learn from."
+        assert not (served.model_folder / "trust-text.json").exists()
+
+        def search() -> dict:
+            return client.get("/api/search", params={"text": asked_for(10), "k": 5}).json()
+
+        before = search()
+        shown = before["hits"] or before["near_misses"]
+        for hit in shown:
+            told = {"query": before["query"], "item_id": hit["id"], "good": False}
+            assert client.post("/api/feedback", json=told).status_code == 200
+        used = client.post("/api/ticks").json()
+        assert used["used"] and used["ticks"] == len(shown) and 0 < used["change"] < 1
+        assert used["says"].startswith(f"Of your {len(shown)} ticks, ")
+        assert "P is now lower by about" in used["says"]
+        assert "more ticks would make that ± 5" in used["outlook"] and used["more"] > 0
+        after = search()
+        stated = {hit["id"]: hit["p_relevant"] for hit in shown}
+        for hit in after["hits"] or after["near_misses"]:
+            assert hit["id"] not in stated or hit["p_relevant"] < stated[hit["id"]]
+        assert "adjusted by ticks" in client.get("/api/calibration").json()["why"]
+        for hit in shown:
+            told = {"query": before["query"], "item_id": hit["id"], "good": None}
+            client.post("/api/feedback", json=told)
+        assert client.post("/api/ticks").json()["used"] is False
+        again = search()
+        assert [hit["p_relevant"] for hit in again["hits"] or again["near_misses"]] == (
+            pytest.approx(list(stated.values()))
+        )
+
+
+def test_the_server_leaves_a_fit_of_its_own_alone(served, policy):
+    policy.save(served.model_folder / "trust-text.json")
+    served.feedback(asked_for(3), int(served.library.find()[0]), False)
+    with TestClient(create_app(served, limits=PATIENT), base_url="http://127.0.0.1") as client:
+        told = client.post("/api/ticks").json()
+    assert told["used"] is False and told["says"] == (
+        "Trust was fitted to this index. Ticks are kept, and the next `avow calibrate` learns "
+        "from them."
+    )
+
+
+@pytest.mark.browser
+def test_the_page_tells_what_a_tick_changed(served, visit):
+    with Server(create_app(served, limits=PATIENT)) as address:
+        seen = visit(f"{address}/?q={quote_plus(asked_for(10))}")
+        page = seen.page
+        page.wait_for_selector("#shown .grid .trust b")
+        before = page.locator("#shown > .grid .trust b").first.inner_text()
+        page.locator("#shown > .grid .fits button[data-says=no]").first.click()
+        page.wait_for_selector("#ticks:has-text('Your tick does not agree')")
+        line = page.inner_text("#ticks")
+        assert "P is now lower by about" in line and "more ticks would make that" in line
+        page.click("#ticks button")
+        page.wait_for_function(
+            """(old) => { const now = document.querySelector("#shown > .grid .trust b");
+            return now && now.textContent !== old }""",
+            arg=before,
+        )
+        after = page.locator("#shown > .grid .trust b").first.inner_text()
+        assert int(after.split()[0]) < int(before.split()[0])
+        assert page.inner_text("#ticks") == "" and seen.complaints == []
