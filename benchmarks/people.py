@@ -58,6 +58,7 @@ class Asked:
         similarity = lab.similarity(lab.texts(asked), items)
         usual = lab.usual(items)
         scored = ScoredQueries(similarity, match, 1, lab.encoder.tau, "exp", usual)
+        self.scored = scored
         self.summary, self.order = summarise(scored.asked())
         self.words = np.array([len(text.split()) for text in asked])
         self.common = commonness(asked)

@@ -269,5 +269,5 @@ def english(retriever: Retriever) -> Retriever:
 
 def judged(retriever: Retriever) -> Retriever:
     """The same retriever with a policy for questions in words."""
-    retriever.policy = lambda style: Judging() if style == "text" else None  # type: ignore[method-assign]
+    retriever.policy = lambda style, own=True: Judging() if own and style == "text" else None  # type: ignore[method-assign]
     return retriever

@@ -828,6 +828,7 @@ def test_the_schema_tells_every_route(client):
         "/api/jobs/{job_id}",
         "/api/jobs/{job_id}/cancel",
         "/api/feedback",
+        "/api/ticks",
         "/api/calibration",
         "/api/health",
         "/api/metrics",

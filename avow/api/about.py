@@ -15,10 +15,11 @@ from avow.api.answers import (
     Jobs,
     Kept,
     SkippedFile,
+    TicksUsed,
     Told,
     UploadLimits,
 )
-from avow.api.calibration import calibration_of
+from avow.api.calibration import calibration_of, ticks_used
 from avow.api.limits import ANSWERS, LARGEST_ID
 from avow.api.metrics import TYPE
 from avow.api.refusals import Refusal
@@ -80,6 +81,12 @@ async def cancel_job(here: Here, job_id: JobId) -> JobAnswer:
 async def feedback(here: Here, told: Told) -> Kept:
     """Keep whether an answer fits, or take that back."""
     return await here.writing.run(_keep, here, told)
+
+
+@router.post("/ticks")
+async def use_ticks(here: Here) -> TicksUsed:
+    """Let everything that was said of answers change the probabilities, from now on."""
+    return await here.learning.run(ticks_used, here.retriever)
 
 
 @router.get("/calibration")

@@ -181,6 +181,21 @@ class Kept(BaseModel):
     kept: int = Field(description="How many opinions the index holds now.")
 
 
+class TicksUsed(BaseModel):
+    """What the ticks of this index changed; the numbers are null where they change nothing."""
+
+    used: bool
+    says: str = Field(description="For people: what was ticked, and what that did.")
+    outlook: str = Field(description="How well P is known now, and how many more would help.")
+    ticks: int
+    agree: int
+    change: float | None = Field(description="Mean P of the ticked hits after, over before.")
+    error_before: float | None = Field(description="Mean squared error over the ticks.")
+    error_after: float | None = Field(description="The same by the ticks of other queries.")
+    known_to: float | None = Field(description="Standard deviation that is left in P.")
+    more: int | None = Field(description="Ticks that would make P known well.")
+
+
 class RiskOffered(BaseModel):
     risk: float
     promised: bool

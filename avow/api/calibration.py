@@ -2,7 +2,8 @@
 
 from dataclasses import asdict
 
-from avow.api.answers import Calibration, RiskOffered
+from avow.api.answers import Calibration, RiskOffered, TicksUsed
+from avow.retrieval.calibrate import is_own, use_ticks
 from avow.retrieval.search import Retriever
 from avow.trust.policy import RISKS, SHOWN, Policy
 
@@ -10,6 +11,11 @@ _MISSING = (
     "Nothing was calibrated for this model and index. Answers are ranked, and no "
     "probability is stated; `avow calibrate` changes that."
 )
+_OWN = (
+    "Trust was fitted to this index. Ticks are kept, and the next `avow calibrate` learns "
+    "from them."
+)
+_NO_TICKS = "No ticks of text searches here that trust could learn from."
 
 
 def calibration_of(retriever: Retriever) -> Calibration:
@@ -25,13 +31,37 @@ def calibration_of(retriever: Retriever) -> Calibration:
     return Calibration(
         fitted=True,
         why=(
-            f"Fitted on galleries of {conditions.smallest} to {conditions.largest} pictures; "
-            f"this one has {size}. An answer is wrong when none of the {SHOWN} best fits."
+            f"Fitted on galleries of {conditions.smallest} to {conditions.largest} pictures"
+            f"{'' if policy.line is None else ', adjusted by ticks'}; this one has {size}. "
+            f"An answer is wrong when none of the {SHOWN} best fits."
         ),
         conditions=asdict(conditions),
         doubts=doubts,
         default_risk=policy.default_risk,
         risks=[_offered(policy, risk) for risk in sorted({*RISKS, policy.default_risk})],
+    )
+
+
+def ticks_used(retriever: Retriever) -> TicksUsed:
+    """The policy adjusted by all ticks, and what that changed."""
+    found = use_ticks(retriever)
+    if found is not None:
+        return TicksUsed(
+            used=True,
+            says=found.changed(),
+            outlook=found.outlook(),
+            ticks=found.ticks,
+            agree=found.agree,
+            change=found.change,
+            error_before=found.before,
+            error_after=found.after,
+            known_to=found.known_to,
+            more=found.more,
+        )
+    says = _OWN if is_own(retriever) else _NO_TICKS
+    nothing = {"change": None, "error_before": None, "error_after": None}
+    return TicksUsed(
+        used=False, says=says, outlook="", ticks=0, agree=0, known_to=None, more=None, **nothing
     )
 
 

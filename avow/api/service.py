@@ -43,6 +43,8 @@ class Service:
     """Short questions to the catalogue and the file system."""
     writing: Workers
     """Feedback: one thread, because the catalogue has one writer at a time."""
+    learning: Workers
+    """Ticks: one thread, so that the last word of all is the last to be kept."""
     thumbnails: Thumbnails
     jobs: JobList
 
@@ -74,6 +76,7 @@ class Service:
             Workers(_DRAWING, _MANY, limits.seconds, "pictures"),
             Workers(_READING, _MANY, limits.seconds, "questions to the index"),
             Workers(1, _OPINIONS, limits.seconds, "opinions to write down"),
+            Workers(1, _OPINIONS, limits.seconds, "ticks to learn from"),
             Thumbnails(limits.thumbnail_bytes, limits.pixels),
             JobList(scan, lambda: (retriever.library.refresh(), None)[1]),
         )
@@ -101,7 +104,7 @@ class Service:
 
     @property
     def _pools(self) -> tuple[Workers, ...]:
-        return self.searching, self.drawing, self.reading, self.writing
+        return self.searching, self.drawing, self.reading, self.writing, self.learning
 
     def open(self) -> None:
         for pool in self._pools:

@@ -57,6 +57,7 @@ def _state(retriever: "Retriever") -> dict[str, Any]:
     own = (retriever.model_folder / FILE).is_file()
     facts: dict[str, Any] = {
         "calibrated": None if policy is None else "index" if own else "model",
+        "adjusted_by_ticks": policy is not None and policy.line is not None,
         "known_from_feedback": len(read_known(retriever.library, None)),
         "needed": FEWEST,
     }
@@ -72,6 +73,8 @@ def _told(facts: dict[str, Any]) -> str:
         first = "Text searches of this index are not calibrated."
     else:
         place = "for this index" if facts["calibrated"] == "index" else "with the model"
+        if facts["adjusted_by_ticks"]:
+            place = "with the model and adjusted by ticks"
         shares = ", ".join(
             f"{share:.0%} of queries at a risk of {float(risk):.0%}"
             for risk, share in facts["answered"].items()

@@ -9,7 +9,7 @@ policy that is kept holds half of the queries back itself, and its promises rest
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from avow.retrieval.search import Retriever
 from avow.retrieval.ticks import Adjustment, adjusted
 from avow.trust.fitting import CalibrationQueries, fit_search_policy
 from avow.trust.policy import SHOWN, Policy
+from avow.trust.probability import Line
 from avow.trust.top_k import summarise
 
 FEWEST = 80
@@ -115,10 +116,38 @@ def _by_ticks(retriever: Retriever, known: Known) -> Calibration | None:
     return Calibration(policy, path, len(known), (), None, None, known.passed_over, ticks)
 
 
+def use_ticks(retriever: Retriever) -> Adjustment | None:
+    """Adjust the model's policy by all ticks, and keep it in the index; None: not adjusted.
+
+    A policy that was fitted to the index is left as it is: `calibrate` learns from ticks then.
+    """
+    if is_own(retriever):
+        return None
+    changed = _by_ticks(retriever, Known())
+    if changed is None and (retriever.model_folder / FILE).is_file():
+        model = retriever.policy("text", own=False)  # all ticks were taken back
+        if model is not None:
+            _keep(retriever, replace(model, line=Line()))
+    return None if changed is None else changed.ticks
+
+
+def is_own(retriever: Retriever) -> bool:
+    """Whether text searches have a policy of this index, and not one that ticks adjusted."""
+    if not (retriever.model_folder / FILE).is_file():
+        return False
+    try:
+        own = retriever.policy("text")
+    except WrongTrust:  # damaged; `avow calibrate` mends it
+        return True
+    return own is not None and own.line is None
+
+
 def _keep(retriever: Retriever, policy: Policy) -> Path:
     path = retriever.model_folder / FILE
+    there = path.is_file()
     policy.save(path)
-    retriever.library.attach(path)
+    if not there:
+        retriever.library.attach(path)
     return path
 
 

@@ -40,7 +40,8 @@ def probability_of(
     rows = behind_features(stated.min(keepdims=True), (kept[-1] - evidence)[None], words)[0]
     behind = np.minimum(policy.tail(rows, int(summary.gallery[0])), stated.min())
     inside = items[:, None] == first[None]
-    return np.where(inside.any(1), stated[inside.argmax(1)], behind)
+    each = np.where(inside.any(1), stated[inside.argmax(1)], behind)
+    return each if policy.line is None else policy.line(each[None], words)[0]
 
 
 def leave_out(

@@ -330,9 +330,10 @@ class Retriever:
         self, policy: Policy, request: Request, items: Int64[np.ndarray, " items"]
     ) -> Float[np.ndarray, " items"]:
         """That each of some items fits a query, whether it is among its best or behind."""
-        candidates = self._rank(request)
-        first, tau = candidates.ids[:SHOWN], self.encoder.tau
-        gallery, seen = candidates.gallery, self._look(request, candidates)
+        with self._lock:
+            candidates = self._rank(request)
+            seen = self._look(request, candidates)
+        first, tau, gallery = candidates.ids[:SHOWN], self.encoder.tau, candidates.gallery
         usual = None if gallery.usual is None else self.library.usual(first)
         summary = seen.summary(tau, usual, gallery.usual)
         evidence = self.library.vectors(items) @ request.vector / tau

@@ -1,18 +1,20 @@
 """What people ticked, good or not good, adjusts the model's policy from the first tick on.
 
     log-odds of a ticked hit, as the model's policy states them
-        --slope * log-odds + offset--> log-odds in this index
+        --slope * log-odds + offset + offset of its kind--> log-odds in this index
 
-Both numbers begin at 1 and 0 and move as far as the ticks carry them: the fewer ticks, the
-nearer they stay (a normal prior each). With `calibrate.FEWEST` known queries a policy of the
-index's own takes over.
+The slope begins at 1 and the offsets at 0, and they move as far as the ticks carry them: the
+fewer ticks, the nearer they stay (a normal prior each). Names and phrases share an offset, and
+each has a small one more, which is nearer to 0 still: where both kinds are ticked they may
+differ, and where one is, the other learns from it. With `calibrate.FEWEST` known queries a
+policy of the index's own takes over. `benchmarks/ticks.py` says how many ticks help.
 """
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from avow.core.logistic import expit
 from avow.retrieval.forms import one_form
@@ -22,10 +24,51 @@ from avow.retrieval.request import Request
 from avow.retrieval.search import Retriever
 from avow.trust.coherence import log_odds
 from avow.trust.policy import Policy
+from avow.trust.probability import Line, is_name
 
-SLOPE_SPREAD, OFFSET_SPREAD = 0.3, 1.0
-"""Standard deviations of the prior: other pictures and people change the level most."""
-_STEPS = 25
+PRIOR = np.array([1.0, 0.0, 0.0, 0.0])
+SPREAD = np.array([0.3, 1.0, 0.5, 0.5])
+"""Means and standard deviations of the prior: slope, offset, and those of names and phrases.
+Other pictures and people change the level most."""
+ALIKE = 0.3
+"""How far ticks of one query say the same: n of them count as n / (1 + ALIKE * (n - 1))."""
+LOWEST_SLOPE = 0.1
+"""A slope of 0 or below would turn the order of the hits round."""
+KNOWN_WELL = 0.05
+"""Where P is known up to this, more ticks change little."""
+_STEPS, _HALVINGS, _CLOSE = 50, 30, 1e-10
+_FOLDS = 20
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """Hits that somebody judged, with what the model's policy states of them."""
+
+    stated: Float[np.ndarray, " ticks"]
+    good: Bool[np.ndarray, " ticks"]
+    query: Int[np.ndarray, " ticks"]
+    """A number per query."""
+    words: Int[np.ndarray, " ticks"]
+    """How many words the query of each has."""
+
+    def __len__(self) -> int:
+        return len(self.good)
+
+    def only(self, some: Bool[np.ndarray, " ticks"]) -> "Ticks":
+        return Ticks(self.stated[some], self.good[some], self.query[some], self.words[some])
+
+    @property
+    def rows(self) -> Float[np.ndarray, "ticks 4"]:
+        """What the numbers of a line are multiplied by."""
+        name = is_name(self.words)
+        columns = [log_odds(self.stated), np.ones(len(self)), name, ~name]
+        return np.stack(columns, 1).astype(np.float64)
+
+    @property
+    def weight(self) -> Float[np.ndarray, " ticks"]:
+        """How much each tick counts; ten hits of one query are less than ten queries."""
+        _, which, count = np.unique(self.query, return_inverse=True, return_counts=True)
+        return 1 / (1 + ALIKE * (count[which] - 1))
 
 
 @dataclass(frozen=True)
@@ -35,89 +78,185 @@ class Adjustment:
     ticks: int
     agree: int
     """Ticks that say what was more likely than not."""
-    slope: float
-    offset: float
+    line: Line
     before: float
     """Mean squared error of the stated probabilities over the ticks."""
     after: float
     """The same where each query is stated by the ticks of the others."""
     change: float
     """The mean probability of the ticked hits after, over that before."""
+    known_to: float
+    """The standard deviation that is left in their mean probability."""
+    more: int
+    """Ticks that would bring it down to `KNOWN_WELL`; 0 where it is there."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def in_words(self) -> str:
-        """ "Of your 14 ticks, 11 agree; P is now lower by 25 %." """
-        by = f"{abs(100 * (self.change - 1)):.0f} %"
-        moved = f"{'lower' if self.change < 1 else 'higher'} by {by}"
-        if by == "0 %":
-            moved = "as it was"
+        """ "Of your 14 ticks, 11 agree with what was stated; P is now lower by a quarter." """
+        return f"{self.changed()} {self.outlook()} {self.tried()}"
+
+    def changed(self) -> str:
+        """What was ticked, and what it did."""
+        agree = f"Of your {self.ticks} ticks, {self.agree or 'none'} {_verb(self.agree)}"
+        if self.ticks == 1:
+            agree = "Your tick " + ("agrees" if self.agree else "does not agree")
+        return f"{agree} with what was stated; P is now {_moved(self.change)}."
+
+    def outlook(self) -> str:
+        """How well P is known now, and how many ticks more would help."""
+        points = f"± {100 * self.known_to:.0f} points"
+        if not self.more:
+            return f"It is known to about {points} here; more ticks would change little."
+        return (
+            f"It is known to about {points} here; about {_round(self.more)} more ticks would "
+            f"make that ± {100 * KNOWN_WELL:.0f}."
+        )
+
+    def tried(self) -> str:
+        """Whether it is better, on ticks that were kept back."""
         better = "better" if self.after < self.before else "no better yet"
         return (
-            f"Of your {self.ticks} ticks, {self.agree} agree with what was stated; P is now "
-            f"{moved}. On ticks that were kept back it is {better} (mean squared error "
+            f"On ticks that were kept back it is {better} (mean squared error "
             f"{self.before:.3f} before, {self.after:.3f} after)."
         )
 
 
 def adjusted(retriever: Retriever, policy: Policy) -> tuple[Policy, Adjustment] | None:
-    """The policy as the ticks of this index change it; None where nothing was ticked."""
-    ticks = read_ticks(retriever.library)
-    if not ticks or policy.tail is None:
+    """The policy as the ticks of this index change it; None where nothing was ticked.
+
+    policy: as the model brings it. What ticks changed before is not in it.
+    """
+    said = read_ticks(retriever.library)
+    if not said or policy.tail is None:
         return None
-    stated, good, groups = [], [], []
-    for number, (text, said) in enumerate(sorted(ticks.items())):
-        items = np.array(sorted(said), np.int64)
+    ticks = _stated(retriever, policy, said)
+    found = adjustment(ticks)
+    return replace(policy, line=found.line), found
+
+
+def _stated(retriever: Retriever, policy: Policy, said: dict[str, dict[int, bool]]) -> Ticks:
+    stated, good, query, words = [], [], [], []
+    for number, (text, hits) in enumerate(sorted(said.items())):
+        items = np.array(sorted(hits), np.int64)
         question = only_text(text, one_form(text) if reads_english(retriever.encoder) else text)
         vector = question.vector(retriever.encoder)
         request = Request({}, "text", vector, "image", 1, asked=question.asked)
         stated.append(retriever.probability(policy, request, items))
-        good += [said[item] for item in items.tolist()]
-        groups += [number] * len(items)
-    return _adjust(policy, np.concatenate(stated), np.array(good), np.array(groups))
+        good += [hits[item] for item in items.tolist()]
+        query += [number] * len(items)
+        words += request.words.tolist() * len(items)
+    return Ticks(np.concatenate(stated), np.array(good), np.array(query), np.array(words))
 
 
-def _adjust(
-    policy: Policy,
-    stated: Float[np.ndarray, " ticks"],
-    good: Bool[np.ndarray, " ticks"],
-    groups: np.ndarray,
-) -> tuple[Policy, Adjustment]:
-    odds = log_odds(stated)
-    slope, offset = fit_line(odds, good)
-    crossed = np.empty(len(odds))
-    for group in np.unique(groups):
-        one = groups == group
-        line = fit_line(odds[~one], good[~one])
-        crossed[one] = expit(line[0] * odds[one] + line[1])
-    now = expit(slope * odds + offset)
-    found = Adjustment(
-        len(good),
-        int(((stated > 0.5) == good).sum()),
-        slope,
-        offset,
-        float(np.square(stated - good).mean()),
-        float(np.square(crossed - good).mean()),
-        float(now.mean() / stated.mean()),
+def adjustment(ticks: Ticks) -> Adjustment:
+    """The line of some ticks, and what it brings."""
+    line, covariance = fit_line(ticks)
+    now = line(ticks.stated, ticks.words)
+    left = known_to(ticks, line, covariance)
+    return Adjustment(
+        len(ticks),
+        int(((ticks.stated > 0.5) == ticks.good).sum()),
+        line,
+        float(np.square(ticks.stated - ticks.good).mean()),
+        float(np.square(crossed(ticks) - ticks.good).mean()),
+        float(now.mean() / max(ticks.stated.mean(), 1e-9)),
+        left,
+        _more(len(ticks), known_to(ticks, line, np.diag(SPREAD**2)), left),
     )
-    tail = None if policy.tail is None else policy.tail.adjusted(slope, offset)
-    return replace(
-        policy, probability=policy.probability.adjusted(slope, offset), tail=tail
-    ), found
 
 
-def fit_line(
-    odds: Float[np.ndarray, " ticks"], good: Bool[np.ndarray, " ticks"]
-) -> tuple[float, float]:
-    """Slope and offset with the largest posterior, by Newton's method."""
-    rows = np.stack([odds, np.ones(len(odds))], 1)
-    prior = np.array([1.0, 0.0])
-    weight = np.array([SLOPE_SPREAD, OFFSET_SPREAD]) ** -2.0
-    line = prior.copy()
+def known_to(ticks: Ticks, line: Line, covariance: Float[np.ndarray, "4 4"]) -> float:
+    """The standard deviation of the mean probability of ticked hits."""
+    now = line(ticks.stated, ticks.words)
+    slopes = ((now * (1 - now))[:, None] * ticks.rows).mean(0)  # by each number of the line
+    return float(np.sqrt(slopes @ covariance @ slopes))
+
+
+def crossed(ticks: Ticks) -> Float[np.ndarray, " ticks"]:
+    """Every tick stated by a line that its own query had no part in."""
+    stated = np.empty(len(ticks))
+    fold = np.unique(ticks.query, return_inverse=True)[1] % _FOLDS
+    for one in np.unique(fold):
+        own = fold == one
+        line, _ = fit_line(ticks.only(~own))
+        stated[own] = line(ticks.stated[own], ticks.words[own])
+    return stated
+
+
+def fit_line(ticks: Ticks) -> tuple[Line, Float[np.ndarray, "4 4"]]:
+    """The line with the largest posterior, and the covariance of its four numbers."""
+    numbers, covariance = _largest_posterior(ticks, PRIOR, SPREAD**-2.0)
+    if numbers[0] < LOWEST_SLOPE:  # as good as fixed there
+        prior, sure = PRIOR.copy(), SPREAD**-2.0
+        prior[0], sure[0] = LOWEST_SLOPE, 1e12
+        numbers, covariance = _largest_posterior(ticks, prior, sure)
+    return Line(*numbers.tolist()), covariance
+
+
+def _largest_posterior(
+    ticks: Ticks, prior: Float[np.ndarray, " 4"], sure: Float[np.ndarray, " 4"]
+) -> tuple[Float[np.ndarray, " 4"], Float[np.ndarray, "4 4"]]:
+    """Newton's method. sure: of each number of the prior, one over its variance."""
+    rows, weight = ticks.rows, ticks.weight
+
+    def loss(numbers: Float[np.ndarray, " 4"]) -> float:
+        odds = rows @ numbers
+        wrong = np.logaddexp(0, odds) - ticks.good * odds
+        return float(weight @ wrong + sure @ np.square(numbers - prior) / 2)
+
+    def curve(numbers: Float[np.ndarray, " 4"]) -> Float[np.ndarray, "4 4"]:
+        p = expit(rows @ numbers)
+        return (rows * (weight * p * (1 - p))[:, None]).T @ rows + np.diag(sure)
+
+    numbers = prior.copy()
     for _ in range(_STEPS):
-        p = expit(rows @ line)
-        slope = rows.T @ (good - p) - weight * (line - prior)
-        curve = (rows * (p * (1 - p))[:, None]).T @ rows + np.diag(weight)
-        line = line + np.linalg.solve(curve, slope)
-    return float(line[0]), float(line[1])
+        p = expit(rows @ numbers)
+        climb = rows.T @ (weight * (ticks.good - p)) - sure * (numbers - prior)
+        step = np.linalg.solve(curve(numbers), climb)
+        # far from the optimum the curve is flat and a whole step would leap over it
+        for _ in range(_HALVINGS):
+            if loss(numbers + step) <= loss(numbers):
+                break
+            step = step / 2
+        numbers = numbers + step
+        if np.abs(step).max() < _CLOSE:
+            break
+    return numbers, np.linalg.inv(curve(numbers))
+
+
+def _more(ticks: int, before: float, now: float) -> int:
+    """Ticks that are missing, if each to come tells as much as those so far did.
+
+    before, now: standard deviations of P without any tick, and with these.
+    """
+    told = (now**-2 - before**-2) / ticks
+    missing = KNOWN_WELL**-2 - now**-2
+    return 0 if missing <= 0 else int(min(np.ceil(missing / max(told, 1e-9)), 1e6))
+
+
+def _verb(count: int) -> str:
+    return "agrees" if count <= 1 else "agree"
+
+
+_PARTS = {
+    0.1: "a tenth", 0.2: "a fifth", 0.25: "a quarter", 1 / 3: "a third", 0.5: "a half",
+    2 / 3: "two thirds", 0.75: "three quarters", 0.9: "nine tenths",
+}  # fmt: skip
+
+
+def _moved(change: float) -> str:
+    """ "lower by a quarter" for .74."""
+    if abs(change - 1) < 0.05:
+        return "about as it was"
+    if change >= 1.9:
+        return f"{change:.0f} times as high"
+    part = min(_PARTS, key=lambda part: abs(part - abs(change - 1)))
+    return f"{'lower' if change < 1 else 'higher'} by about {_PARTS[part]}"
+
+
+def _round(count: int) -> str:
+    """One figure of a count: nobody knows more of it."""
+    digit = 10 ** (len(str(count)) - 1)
+    return f"{-(-count // digit) * digit:,}"

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from avow.core.logistic import expit, logit
-from avow.trust.probability import Probability, fit_probability
+from avow.trust.probability import Line, Probability, fit_probability
 
 TEN = 10
 """The first hits that a verdict is about, however many are shown."""
@@ -148,8 +148,9 @@ def number(
     tail: Probability,
     spread: float,
     words: Int[np.ndarray, " queries"],
+    line: Line | None = None,
 ) -> Number:
-    """How many items fit. stated: of all hits, best first."""
+    """How many items fit. stated: of all hits, best first. line: moves hits and all others."""
     queries, columns = behind.gap.shape
     rows = behind_features(stated[:, -1], behind.gap, words).reshape(
         queries * columns, len(BEHIND)
@@ -157,6 +158,8 @@ def number(
     sizes = np.repeat(stated.shape[1] + behind.count, columns)
     each = tail(rows, sizes).reshape(queries, columns)
     each = np.minimum(each, stated[:, -1:])  # never more probable than the hits before it
+    if line is not None:
+        stated, each = line(stated, words), line(each, words)
     seen = np.maximum(behind.seen.sum(1), 1)
     total = stated.sum(1) + (each * behind.seen).sum(1) / seen * behind.count
     low, high = (1 + total) / spread - 1, (1 + total) * spread - 1

@@ -47,7 +47,7 @@ from avow.trust.coherence import (
 from avow.trust.gallery_sampling import one_of, predict
 from avow.trust.inputs import Scores, background_of, views_of
 from avow.trust.judgements import Conditions, Difference, HeldOut, Judgements, Verdict
-from avow.trust.probability import COMMON, LOG_WORDS, Probability, kind_of, of_query
+from avow.trust.probability import COMMON, LOG_WORDS, Line, Probability, kind_of, of_query
 from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import TopKSummary, describe, summarise
 
@@ -98,6 +98,8 @@ class Policy:
     """That a candidate behind the hits is; see `trust.coherence`."""
     spread: float = 1.0
     """The factor that the number of fitting items is known up to."""
+    line: Line | None = None
+    """What ticks of an index change in all of these (`retrieval.ticks`)."""
 
     @property
     def event(self) -> str:
@@ -229,6 +231,8 @@ class Policy:
     ) -> Judgements:
         """Judgements whose numbers agree. stated: of the hits, most probable first."""
         hits, anything, rho = self.anything_of(features, stated, summary.gallery)
+        if self.line is not None:
+            hits, anything, rho = agree(self.line(hits, words), self.line(anything, words))
         each = one_of_first(hits, rho)
         made = self.promised(self.default_risk if risk is None else risk)
         return Judgements(
@@ -254,7 +258,7 @@ class Policy:
         Float[np.ndarray, " queries"],
         Float[np.ndarray, " queries"],
     ]:
-        """Hits, "one of the first ten" and rho of `coherence.agree`.
+        """Hits, "one of the first ten" and rho of `coherence.agree`, before `line`.
 
         stated: of the hits, most probable first.
         """
@@ -275,7 +279,7 @@ class Policy:
         features, words = self.features(summary, words, common)
         stated = -np.sort(-predict(self.probability, features, summary.gallery), axis=1)
         hits, _, _ = self.anything_of(features, stated, summary.gallery)
-        return number(hits, behind, self.tail, self.spread, words)
+        return number(hits, behind, self.tail, self.spread, words, self.line)
 
     def features(
         self,

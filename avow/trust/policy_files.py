@@ -19,7 +19,7 @@ from avow.core.seals import read_document, write_document
 from avow.trust.coherence import log_odds
 from avow.trust.judgements import Conditions, HeldOut
 from avow.trust.policy import SHOWN, Policy
-from avow.trust.probability import Probability
+from avow.trust.probability import Line, Probability
 from avow.trust.risk_control import Promise
 
 FORMAT = 3
@@ -45,6 +45,7 @@ def write(policy: Policy, path: Path) -> None:
         "anything": None if policy.anything is None else policy.anything.to_dict(),
         "tail": None if policy.tail is None else policy.tail.to_dict(),
         "spread": policy.spread,
+        "line": None if policy.line is None else asdict(policy.line),
         "held": None
         if held is None
         else {
@@ -90,11 +91,16 @@ def _read(content: dict[str, Any]) -> Policy:
         _probability(content.get("anything")),
         _probability(content.get("tail")),
         float(content.get("spread", 1.0)),
+        _line(content.get("line")),
     )
 
 
 def _probability(content: dict[str, Any] | None) -> Probability | None:
     return None if content is None else Probability.from_dict(content)
+
+
+def _line(content: dict[str, Any] | None) -> Line | None:
+    return None if content is None else Line(**{key: float(content[key]) for key in content})
 
 
 def _read_policy_1(content: dict[str, Any]) -> Policy:

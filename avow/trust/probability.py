@@ -11,7 +11,7 @@ say that it fits). Each has a model of its own, which carries the event's name.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,12 +19,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
 from avow.core.errors import BadData
-from avow.core.logistic import expit
+from avow.core.logistic import expit, logit
 
 STRENGTHS = (0.03, 0.3, 3.0)
 _USUAL_LOG_SIZE, _LOG_SIZE_SCALE = 6.0, 2.0  # galleries of about 400 are the middle
 _FOLDS = 5
 LOG_WORDS, COMMON = "log words", "common"
+NAME_WORDS = 3
+"""The most words of a query that is a name: an article and two more."""
 
 Features = Float[np.ndarray, "hits features"]
 
@@ -76,11 +78,6 @@ class Probability:
     def _offset(self) -> float:
         return self.bias - float(np.array(self.centre) @ self._straight)
 
-    def adjusted(self, slope: float, offset: float) -> "Probability":
-        """The same with other log-odds: slope * log-odds + offset."""
-        weights = tuple(slope * weight for weight in self.weights)
-        return replace(self, weights=weights, bias=slope * self.bias + offset)
-
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -95,6 +92,38 @@ class Probability:
         if numbers.shape[1] != 2 * len(made.names) + 2:
             raise ValueError("a probability has other numbers than names")
         return made
+
+
+@dataclass(frozen=True)
+class Line:
+    """Log-odds as one index's people see them: slope * log-odds + offset.
+
+    Names ("a dog") and phrases have an offset more, each its own. The slope is positive, so
+    what was more probable stays so; one line for hits and for "one of the first ten" keeps
+    them in order as well.
+    """
+
+    slope: float = 1.0
+    offset: float = 0.0
+    names: float = 0.0
+    phrases: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(astuple(self)).all() or self.slope <= 0:
+            raise ValueError("a line has finite numbers and a positive slope")
+
+    def __call__(
+        self, stated: Float[np.ndarray, "queries ..."], words: Int[np.ndarray, " queries"]
+    ) -> Float[np.ndarray, "queries ..."]:
+        """Probabilities of queries with so many words, moved."""
+        kind = np.where(is_name(words), self.names, self.phrases)
+        kind = kind.reshape(-1, *(1 for _ in stated.shape[1:]))
+        return expit(self.slope * logit(stated) + self.offset + kind)  # 0 and 1 stay
+
+
+def is_name(words: Int[np.ndarray, " queries"]) -> Bool[np.ndarray, " queries"]:
+    """Which queries are names rather than phrases, by their number of words."""
+    return words <= NAME_WORDS
 
 
 def fit_probability(

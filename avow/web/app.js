@@ -6,6 +6,7 @@ import { Offline, Refused, ask, search, thumbnail } from "./api.js";
 import { fill, find, icon, make, say } from "./build.js";
 import { forget, grid, waiting } from "./grid.js";
 import * as risk from "./risk.js";
+import * as ticks from "./ticks.js";
 import { banner, state } from "./verdict.js";
 import { show as showWhy } from "./why.js";
 import { count, percent } from "./words.js";
@@ -43,6 +44,7 @@ async function answer() {
   pending?.abort();
   const mine = (pending = new AbortController());
   forget();
+  ticks.clear();
   answered = write(query);
   if (!asksSomething(query)) return welcome();
   const picture = query.picture ? pictures.get(query.picture) : null;
@@ -77,6 +79,12 @@ function tell(result) {
     rest.length ? folded(`${noun(rest.length)} more, each less than ${percent(UNLIKELY)} likely to fit`, rest) : null,
     misses.length ? folded(`Show the nearest ${noun(misses.length)} all the same`, misses) : null,
   );
+}
+
+// the button goes with the line it stands in, so the focus moves
+function searchAgain() {
+  answer();
+  find("answers").focus();
 }
 
 // a button of the verdict goes with it, so the focus moves to what comes in its place
@@ -314,6 +322,7 @@ function listen() {
     if (file) takePicture(file);
   });
   listenForDrops();
+  document.addEventListener("told", () => question?.text && ticks.learn(searchAgain));
   document.addEventListener("indexed", async () => {
     await loadIndex();
     if (document.body.dataset.state === "home") welcome();
