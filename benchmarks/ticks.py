@@ -16,7 +16,7 @@ is adjusted by these (`avow/retrieval/ticks.py`), and its error is measured on t
 of all other queries, beside that of the policy without any tick. The same with a policy whose
 log-odds are all too low, or too high, by 1.5: pictures and people that it does not know.
 Beside them a policy of the index's own, fitted on as many known queries as `avow calibrate`
-needs. The prior was chosen among eight over COCO photographs, with nouns as names and with
+needs. The prior was chosen among eight over COCO test photographs, with nouns as names and with
 captions that are good where they share three quarters of their words. A run on the judgements
 here, with a fit that did not converge, had been seen before that.
 """

@@ -74,3 +74,17 @@ def test_a_thing_that_is_there_is_answered_and_one_that_is_not_is_not(retriever)
     assert cat.hits[0].path.endswith("chelsea.png")
     assert cat.verdict == "answer" and submarine.verdict != "answer"
     assert cat.how_many.expected > 1 > submarine.how_many.expected
+
+
+def test_pictures_that_ask_for_pictures_are_judged(retriever):
+    """By a photograph, or by one of the index; never by the policy of texts."""
+    cat = retriever.search("a cat", k=1).hits[0]
+    near, shown = retriever.similar(cat.id, k=5), retriever.search(image=cat.path, k=5)
+    for found in (near, shown):
+        hits = found.hits or found.near_misses
+        stated = [hit.p_relevant for hit in hits]
+        assert found.verdict != "unjudged" and None not in stated
+        assert stated == sorted(stated, reverse=True)
+    best = (shown.hits or shown.near_misses)[0]
+    assert best.id == cat.id and best.p_relevant is not None and best.p_relevant > 0.5
+    assert cat.id not in [hit.id for hit in (*near.hits, *near.near_misses)]

@@ -21,7 +21,8 @@ from avow.retrieval.forms import one_form
 from avow.retrieval.understanding import Understanding, understand
 
 Kind = Literal["image", "text"]
-Style = Literal["text", "image", "similar", "mixed"]
+Style = Literal["text", "image", "picture", "similar", "mixed"]
+"""Texts for pictures, pictures for texts, pictures for pictures, texts for texts, and both."""
 LONGEST = 2000
 """Characters of a text; models read far fewer."""
 MOST = 1000
@@ -48,7 +49,7 @@ class Question:
             return "mixed"
         if self.text is not None:
             return "text" if self.kind == "image" else "similar"
-        return "image" if self.kind == "text" else "similar"
+        return "image" if self.kind == "text" else "picture"
 
     def to_dict(self) -> dict[str, Any]:
         return {

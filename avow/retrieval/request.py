@@ -16,6 +16,8 @@ from avow.retrieval.where import Where
 from avow.trust.judgements import Judgements
 from avow.trust.top_k import SHOWN
 
+PICTURE_RISK = 0.1
+
 
 @dataclass(frozen=True)
 class Request:
@@ -37,6 +39,15 @@ class Request:
     """What was understood of a text, where the model reads English alone."""
     leaving: "Request | None" = None
     """What the hits must not show, as a search of its own."""
+
+    @property
+    def wanted_risk(self) -> float | None:
+        """The risk asked for; None: the policy's own.
+
+        Of pictures that ask for pictures fewer than half could be answered at a risk that
+        people would bear, so their policy's own would be a large one.
+        """
+        return PICTURE_RISK if self.risk is None and self.style == "picture" else self.risk
 
     @property
     def words(self) -> Int64[np.ndarray, " 1"]:

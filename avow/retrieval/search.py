@@ -166,7 +166,8 @@ class Retriever:
         vector = self.library.vectors([item_id])[0]
         query = {**Question(kind="image" if item.kind == "image" else "text").to_dict()}
         query |= {"similar_to": item_id, "where": None if where is None else str(where)}
-        request = Request(query, "similar", vector, item.kind, k, where=chosen, but=item_id)
+        style: Style = "picture" if item.kind == "image" else "similar"
+        request = Request(query, style, vector, item.kind, k, where=chosen, but=item_id)
         return self._answer(request)
 
     def explain(self, text: str, item_id: int) -> Explanation:
@@ -202,7 +203,7 @@ class Retriever:
 
         own: False passes over what belongs to the index.
         """
-        if style not in ("text", "image"):
+        if style not in ("text", "image", "picture"):
             return None
         self.library.check_attached(f"trust-{style}.json")
         home = getattr(self.encoder, "home", None)
@@ -294,7 +295,7 @@ class Retriever:
                 request.words,
                 common=request.common,
                 shown=shown if request.leaving is None else SHOWN,
-                risk=request.risk,
+                risk=request.wanted_risk,
                 model=self.encoder.fingerprint,
             )
             if request.leaving is not None:
@@ -312,7 +313,7 @@ class Retriever:
             message = request.understanding.message or "This query is not understood."
             return "not_understood", judgements, many, message
         odd = judgements.odd is not None and policy.is_odd(float(judgements.odd[0]))
-        noun = "picture" if request.style == "text" else "text"
+        noun = "picture" if request.kind == "image" else "text"
         why = in_words(verdict, judgements, noun, many, odd)
         return verdict, judgements, many, request.with_hint(why)
 

@@ -65,14 +65,18 @@ def expert_half(images: int, seed: int = 0) -> Bool[np.ndarray, " images"]:
 
 
 def expert_curve(
-    pairs: JudgedPairs, agreement: Labels, fitted_on: Bool[np.ndarray, " images"]
+    pairs: JudgedPairs,
+    agreement: Labels,
+    fitted_on: Bool[np.ndarray, " images"],
+    at_least: int = STRICT,
 ) -> FitCurve:
     """The curve of the experts' pairs whose image may be fitted on.
 
-    A pair fits where most experts said that the caption describes the image without errors.
+    A pair fits where most experts gave it `at_least` this score; STRICT: the caption describes
+    the image without errors.
     """
     rows = fitted_on[pairs.image] & ~pairs.own
-    return fit_curve(agreement[pairs.text, pairs.image][rows], pairs.called(STRICT)[rows])
+    return fit_curve(agreement[pairs.text, pairs.image][rows], pairs.called(at_least)[rows])
 
 
 def labels(

@@ -43,8 +43,8 @@ def render() -> str:
         "Ratio of the errors as above, where names and phrases have an offset each, and where "
         "they share one.",
         kinds(kept),
-        "The prior was chosen over COCO photographs. A run on these judgements, with a fit "
-        "that did not converge, had been seen before.",
+        "The prior was chosen over test photographs of COCO. A run on these judgements, with a "
+        "fit that did not converge, had been seen before.",
         figures.command("python benchmarks/ticks.py"),
         figures.source(FILE),
     )
