@@ -57,6 +57,7 @@ def _state(retriever: "Retriever") -> dict[str, Any]:
     own = (retriever.model_folder / FILE).is_file()
     facts: dict[str, Any] = {
         "calibrated": None if policy is None else "index" if own else "model",
+        "transferred_from": None if policy is None else policy.conditions.transferred or None,
         "known_from_feedback": len(read_known(retriever.library, None)),
         "needed": FEWEST,
     }
@@ -72,6 +73,8 @@ def _told(facts: dict[str, Any]) -> str:
         first = "Text searches of this index are not calibrated."
     else:
         place = "for this index" if facts["calibrated"] == "index" else "with the model"
+        if facts["transferred_from"] and facts["calibrated"] == "model":
+            place = f"by transfer from the {facts['transferred_from']} model"
         shares = ", ".join(
             f"{share:.0%} of queries at a risk of {float(risk):.0%}"
             for risk, share in facts["answered"].items()
