@@ -6,13 +6,24 @@ One module is one page under docs/results, and its `render` returns the Markdown
 
 from collections.abc import Callable
 
-from benchmarks.pages import audit, consistency, noise, people, recall, refusal, speed, trust
+from benchmarks.pages import (
+    audit,
+    consistency,
+    noise,
+    people,
+    recall,
+    refusal,
+    speed,
+    transfer,
+    trust,
+)
 
 RESULTS: dict[str, Callable[[], str]] = {
     "recall": recall.render,
     "noise": noise.render,
     "trust": trust.render,
     "people": people.render,
+    "transfer": transfer.render,
     "refusal": refusal.render,
     "audit": audit.render,
     "consistency": consistency.render,
