@@ -15,7 +15,8 @@ four ways to state P that a hit fits, over Flickr8k test photographs:
 
 What fits is told by `avow.study.relevance_labels` for captions and by captions for nouns.
 Printed: ECE, mean stated and true of the ten hits shown, AUROC of the first one, and how many
-queries of each kind are refused (of those with a fitting hit) and answered. The damping of a transfer was chosen on dev photographs.
+queries of each kind are refused (of those with a fitting hit) and answered. The damping of a
+transfer was chosen on dev photographs.
 """
 
 import argparse
@@ -216,11 +217,11 @@ def head(store: FeatureStore, seed: int) -> Stranger:
     normal, rng = torch.nn.functional.normalize, np.random.default_rng(seed)
     for _ in range(EPOCHS):
         for rows in np.array_split(rng.permutation(len(split.captions)), 117):
-            images = torch.as_tensor(split.image_of[rows])
-            one = normal(look((seen[images] - middle) / scale), dim=1)
+            owner = torch.as_tensor(split.image_of[rows])
+            one = normal(look((seen[owner] - middle) / scale), dim=1)
             other = normal(words(*bags([split.captions[row] for row in rows])), dim=1)
             scores = one @ other.T / 0.07
-            same = (images[:, None] == images[None]) & ~torch.eye(len(rows), dtype=torch.bool)
+            same = (owner[:, None] == owner[None]) & ~torch.eye(len(rows), dtype=torch.bool)
             scores, truth = scores.masked_fill(same, -1e4), torch.arange(len(rows))
             loss = torch.nn.functional.cross_entropy
             learning.zero_grad()

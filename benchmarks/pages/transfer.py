@@ -25,8 +25,8 @@ def render() -> str:
         "would; random vectors have no skill. No large two-tower model is among them. How a "
         "transfer works: [trust for another model](../explanation/trust.md).",
         "## How far the stated probabilities hold",
-        "The ten hits shown of every query. ECE, lower is better; beside it the mean stated and "
-        "the mean true. AUROC: the first hits of captions and nouns together.",
+        "The ten hits shown of every query. ECE, lower is better; beside it the mean stated "
+        "and the mean true. AUROC: the first hits of captions and nouns together.",
         calibration(kept["strangers"]),
         "## What is refused and answered",
         "Refused: of captions and nouns with a fitting hit among ten, and of absent names. "
@@ -63,7 +63,7 @@ def verdicts(strangers: Document) -> str:
             name,
             label,
             *(
-                "–" if ways[way][what][kind] is None else percent(ways[way][what][kind])
+                "" if ways[way][what][kind] is None else percent(ways[way][what][kind])
                 for what in ("refused", "answered")
                 for kind in kinds
             ),
