@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from avow.core.errors import BadData, WrongTrust
+from avow.core.inputs import background_of, views_of
 from avow.trust.fitting import CalibrationQueries, fit_policy, fit_search_policy
 from avow.trust.gallery_sampling import ScoredQueries
-from avow.trust.inputs import background_of, views_of
 from avow.trust.policy import Policy, verdicts
 
 FIXTURES = Path(__file__).parent / "fixtures"

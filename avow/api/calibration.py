@@ -27,11 +27,13 @@ def calibration_of(retriever: Retriever) -> Calibration:
         )
     conditions = policy.conditions
     size = len(retriever.library.find(None, "image"))
+    source = conditions.transferred
+    how = f"Transferred from the {source} model, and fitted" if source else "Fitted"
     doubts = conditions.doubts(size, model=retriever.encoder.fingerprint)
     return Calibration(
         fitted=True,
         why=(
-            f"Fitted on galleries of {conditions.smallest} to {conditions.largest} pictures"
+            f"{how} on galleries of {conditions.smallest} to {conditions.largest} pictures"
             f"{'' if policy.line is None else ', adjusted by ticks'}; this one has {size}. "
             f"An answer is wrong when none of the {SHOWN} best fits."
         ),

@@ -58,6 +58,7 @@ def _state(retriever: "Retriever") -> dict[str, Any]:
     facts: dict[str, Any] = {
         "calibrated": None if policy is None else "index" if own else "model",
         "adjusted_by_ticks": policy is not None and policy.line is not None,
+        "transferred_from": None if policy is None else policy.conditions.transferred or None,
         "known_from_feedback": len(read_known(retriever.library, None)),
         "needed": FEWEST,
     }
@@ -75,6 +76,8 @@ def _told(facts: dict[str, Any]) -> str:
         place = "for this index" if facts["calibrated"] == "index" else "with the model"
         if facts["adjusted_by_ticks"]:
             place = "with the model and adjusted by ticks"
+        if facts["transferred_from"] and facts["calibrated"] == "model":
+            place = f"by transfer from the {facts['transferred_from']} model"
         shares = ", ".join(
             f"{share:.0%} of queries at a risk of {float(risk):.0%}"
             for risk, share in facts["answered"].items()

@@ -1,6 +1,7 @@
 """`avow index`: folders of photographs and texts to an index that can be searched."""
 
 import json
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ from avow.cli._options import AllowCode, AsJson
 
 if TYPE_CHECKING:
     from avow.core.searching import Encoder
+    from avow.retrieval.encoders.lazy import Deferred
     from avow.retrieval.store.report import Report
 
 _SHOWN = 20
@@ -43,6 +45,14 @@ EncoderDevice = Annotated[
 ]
 
 
+Transfer = Annotated[
+    int,
+    typer.Option(
+        help="Pictures that trust is transferred on, for a model that has none; 0: not at all."
+    ),
+]
+
+
 def index(
     folders: Folders,
     where: Where = None,
@@ -55,6 +65,7 @@ def index(
     batch: Annotated[int, typer.Option(help="Items encoded at once.")] = 64,
     workers: Annotated[int, typer.Option(help="Reading threads; 0: one a core.")] = 0,
     device: EncoderDevice = "",
+    transfer: Transfer = 1000,
     allow_code: AllowCode = False,
     as_json: AsJson = False,
 ) -> None:
@@ -63,21 +74,13 @@ def index(
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
     and listed. Where more than half of a folder is missing, as when its disk is not mounted,
-    nothing of it is deleted without --prune, and the exit code is 3.
+    nothing of it is deleted without --prune, and the exit code is 3. A model without a policy
+    gets one by comparison with the default model, on --transfer pictures of the index.
     """
     from avow.retrieval.encoders.lazy import Deferred, unchanged
 
-    def open_encoder(name: str) -> "Encoder":
-        from avow.core.places import DEFAULT
-        from avow.retrieval.encoders.opening import open_encoder
-
-        if name == DEFAULT and not device:
-            return open_encoder(name)
-        from avow.core.device import chosen_device  # with torch
-
-        return open_encoder(name, chosen_device(device), allow_code=allow_code)
-
-    chosen = Deferred.named(model, open_encoder)
+    opened = partial(_open_encoder, device=device, allow_code=allow_code)
+    chosen = Deferred.named(model, cache(opened))
     plain = not (rebuild or dedupe or engine or half is not None)
     report = unchanged(folders, where, chosen) if plain else None
     if report is None:
@@ -99,9 +102,34 @@ def index(
                 progress=progress,
                 allow_code=allow_code,
             )
+    if model != "default" and not report.stopped:
+        report.trust = _transferred(where, chosen, transfer, allow_code, as_json)
     _tell(report, as_json)
     if report.absent:
         raise typer.Exit(3)
+
+
+def _open_encoder(name: str, device: str, allow_code: bool) -> "Encoder":
+    from avow.core.places import DEFAULT
+    from avow.retrieval.encoders.opening import open_encoder
+
+    if name == DEFAULT and not device:
+        return open_encoder(name)
+    from avow.core.device import chosen_device  # with torch
+
+    return open_encoder(name, chosen_device(device), allow_code=allow_code)
+
+
+def _transferred(
+    where: Path | None, model: "Deferred", most: int, allow_code: bool, quiet: bool
+) -> str:
+    from avow.cli._progress import bar
+    from avow.retrieval.transfer import trust_after_indexing
+
+    with bar(hidden=quiet) as progress:
+        return trust_after_indexing(
+            where, model, most=most, progress=progress, allow_code=allow_code
+        )
 
 
 def _tell(report: "Report", as_json: bool) -> None:
@@ -128,3 +156,5 @@ def _tell(report: "Report", as_json: bool) -> None:
     }
     listed = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     typer.echo(f"{listed or 'nothing'} in {report.seconds:.1f} s")
+    if report.trust:
+        typer.echo(report.trust)

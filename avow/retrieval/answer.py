@@ -130,10 +130,12 @@ def in_words(
     noun: str,
     many: HowMany | None = None,
     odd: bool = False,
+    source: str = "",
 ) -> str:
     """Why the verdict is what it is, from the numbers that are shown beside it.
 
     noun: what was looked for. odd: whether the query is unlike those of the calibration.
+    source: the model that the policy was transferred from, where it was.
     """
     parts = []
     if verdict == "nothing_found":
@@ -146,6 +148,8 @@ def in_words(
             parts.append("That is not sure enough to promise, so look before you rely on it.")
     if odd:
         parts.append("Unlike anything this model was calibrated on.")
+    if source:
+        parts.append(f"Trust is transferred from the {source} model.")
     if judgements.doubts:
         parts.append(f"Careful: {'; '.join(judgements.doubts)}.")
     return " ".join(parts)

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -38,6 +39,7 @@ from avow.retrieval.store.near_duplicates import group_alike
 from avow.retrieval.store.repair import open_for_writing
 from avow.retrieval.store.report import Progress, Report
 from avow.retrieval.store.writer import Writer
+from avow.retrieval.transfer import trust_after_indexing
 
 BATCH = 64
 _FEW = 1000
@@ -142,7 +144,8 @@ def index(
     folder, or a name of the model hub. rebuild: encode everything anew. dedupe: group
     near-duplicates. engine: "exact", "faiss" or "pgvector". device: default: the best one,
     and the processor for the default model. Run it again after changes: only new, changed,
-    moved and deleted files are read.
+    moved and deleted files are read. Searches with a model that has no trust of its own are
+    judged by what is transferred from the default model (`Report.trust` says so).
 
         >>> report = avow.index(["photos"], "my-index")
         >>> report.unchanged, report.skipped
@@ -156,15 +159,19 @@ def index(
             from avow.core.device import chosen_device
         return open_encoder(name, chosen_device(device), allow_code=allow_code)
 
-    return index_folders(
+    chosen = Deferred.named(model, cache(open_model))
+    place = None if index is None else Path(index)
+    report = index_folders(
         folders,
-        index=None if index is None else Path(index),
-        encoder=Deferred.named(model, open_model),
+        index=place,
+        encoder=chosen,
         rebuild=rebuild,
         dedupe=dedupe,
         engine=engine,
         allow_code=allow_code,
     )
+    report.trust = trust_after_indexing(place, chosen, allow_code=allow_code)
+    return report
 
 
 def _finish(

@@ -199,17 +199,19 @@ class Retriever:
             self.library.record(asked, item_id, good)
 
     def policy(self, style: Style, own: bool = True) -> Policy | None:
-        """What was fitted for this index, else for its model; None where nothing was.
+        """What was fitted for this index, for its model, or transferred from the default one.
 
-        own: False passes over what belongs to the index.
+        None where nothing was. own: False passes over what was fitted for the index.
         """
         if style not in ("text", "image", "picture"):
             return None
         self.library.check_attached(f"trust-{style}.json")
-        home = getattr(self.encoder, "home", None)
-        for place in (self.model_folder, home) if own else (home,):
-            if place is not None and (place / f"trust-{style}.json").is_file():
-                return self._load(place / f"trust-{style}.json")
+        home, name = getattr(self.encoder, "home", None), f"trust-{style}.json"
+        places = [self.model_folder / name] if own else []
+        places += [] if home is None else [home / name]
+        for path in (*places, self.model_folder / f"transferred-{style}.json"):
+            if path.is_file():
+                return self._load(path)
         return None
 
     @property
@@ -314,7 +316,8 @@ class Retriever:
             return "not_understood", judgements, many, message
         odd = judgements.odd is not None and policy.is_odd(float(judgements.odd[0]))
         noun = "picture" if request.kind == "image" else "text"
-        why = in_words(verdict, judgements, noun, many, odd)
+        source = policy.conditions.transferred
+        why = in_words(verdict, judgements, noun, many, odd, source)
         return verdict, judgements, many, request.with_hint(why)
 
     def _leaves_out(self, question: Question) -> bool:

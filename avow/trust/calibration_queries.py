@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
+from avow.core.background import Background
 from avow.core.groups import halves
+from avow.core.inputs import mask_of, probabilities_of
 from avow.trust.coherence import TEN
 from avow.trust.gallery_sampling import Hits, ScoredQueries, collect_hits, draw_sizes
 from avow.trust.probability import of_query
@@ -16,6 +18,8 @@ NOTHING_THERE, TAKEN_AWAY = 0.25, 0.15
 queries are made by taking away what is relevant, which leaves the nearest misses."""
 SMALL = 200
 """Candidates of a gallery that may well lack what is common."""
+DRAWS = 2
+"""How many times the labels of a query are drawn, where only probabilities are known."""
 LEARNT = 1500
 """Queries of each kind that are learnt from."""
 
@@ -149,3 +153,45 @@ def thinned(hits: Hits) -> Hits:
     shown = np.arange(hits.right.shape[1])
     kept = shown[(shown < TEN) | (shown % 4 == 0)]
     return replace(hits, features=hits.features[:, kept], right=hits.right[:, kept])
+
+
+def drawn_labels(
+    fits: Float[np.ndarray, "queries items"],
+    rho: Float[np.ndarray, " queries"],
+    seed: int = 0,
+) -> Bool[np.ndarray, "queries items"]:
+    """Labels that are yes with the probabilities `fits`, dependent as `rho` says.
+
+    With probability 1 - rho one number u decides a whole query (an item fits where P > u), else
+    intervals of length P are laid end to end, and those fit that a point u, u + 1, u + 2, …
+    falls into. Of the first k items by P, at least one then fits with the probability
+    max + rho * (min(1, sum) - max), as `trust.coherence` has it.
+    """
+    rng = np.random.default_rng(seed)
+    alone = rng.random(len(fits)) < rho
+    u = rng.random((len(fits), 1))
+    order = np.argsort(-fits, axis=1, kind="stable")
+    ends = np.cumsum(np.take_along_axis(fits, order, axis=1), axis=1, dtype=np.float64)
+    starts = np.concatenate([np.zeros((len(fits), 1)), ends[:, :-1]], axis=1)
+    apart = np.empty(fits.shape, bool)
+    np.put_along_axis(apart, order, np.ceil(ends - u) > np.ceil(starts - u), axis=1)
+    return np.where(alone[:, None], apart, fits > u)
+
+
+def labelled(
+    views: Float[np.ndarray, "views queries candidates"],
+    matches: np.ndarray,
+    tau: float,
+    usual: Background | None,
+    seed: int,
+) -> ScoredQueries:
+    """The queries with their matches; with probabilities, several draws of them."""
+    if np.asarray(matches).dtype.kind != "f":
+        match = mask_of(matches, views.shape[1:])
+        return ScoredQueries(views, match, 0, tau, "exp", usual)
+    fits = probabilities_of(matches, views.shape[1:])
+    # how the hits of a query depend on each other is not known: the middle of both ends
+    rho = np.full(len(fits), 0.5)
+    drawn = [drawn_labels(fits, rho, seed + draw) for draw in range(DRAWS)]
+    row = np.tile(np.arange(len(fits)), DRAWS)
+    return ScoredQueries(views[:, row], np.concatenate(drawn), 0, tau, "exp", usual, row)

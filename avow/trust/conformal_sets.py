@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from avow.core.groups import numbered
-from avow.trust.inputs import check_shares
+from avow.core.inputs import check_shares
 
 Score = Literal["rank", "cumulative", "probability"]
 

@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 from scipy.stats import ks_2samp, mannwhitneyu
 
 from avow.core.groups import numbered, one_of_each
-from avow.trust.inputs import check_shares
+from avow.core.inputs import check_shares
 
 Test = Literal["kolmogorov_smirnov", "mann_whitney"]
 Confidences = Float[np.ndarray, " queries"]

@@ -28,7 +28,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from avow.trust.inputs import check_shares
+from avow.core.inputs import check_shares
 
 Bound = Literal["skewed", "normal", "bernstein"]
 CAUTION = 0.8

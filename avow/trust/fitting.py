@@ -19,12 +19,14 @@ from jaxtyping import Bool, Float, Int
 from avow.core.background import Background
 from avow.core.errors import BadData
 from avow.core.groups import halves
+from avow.core.inputs import Scores, background_of, views_of
 from avow.trust.calibration_queries import (
     NOTHING_THERE,
     SMALL,
     TAKEN_AWAY,
     CalibrationQueries,
     evenly,
+    labelled,
     missed_hits,
     sampled,
     see_hits,
@@ -54,13 +56,8 @@ from avow.trust.gallery_sampling import (
     one_of,
     predict,
 )
-from avow.trust.inputs import Scores, background_of, mask_of, views_of
 from avow.trust.judgements import Conditions, HeldOut
-from avow.trust.policy import (
-    MAX_FALSE_REFUSALS,
-    SHOWN,
-    Policy,
-)
+from avow.trust.policy import MAX_FALSE_REFUSALS, SHOWN, Policy
 from avow.trust.probability import Probability, fit_probability
 from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import SHOWN as CANDIDATES
@@ -70,6 +67,8 @@ HELD = 4000
 """Queries of all kinds that are kept to check with."""
 IN_SMALL = 0.08
 """Share of queries with something relevant that may be refused in small galleries."""
+GIVEN = "given probabilities"
+"""What `Conditions.transferred` says where a user gave probabilities for matches."""
 _FAR = 0.001
 _TAIL = 64  # candidates behind the hits that each query teaches with, on average
 
@@ -78,7 +77,7 @@ class FitOptions(TypedDict, total=False):
     """Options of `fit_policy` that are seldom changed."""
 
     event: str
-    """What a hit is said to be: "right"."""
+    """What a hit is said to be: "right"; "relevant" where probabilities are given."""
     model: str
     """Fingerprint of the model; a policy refuses to judge another one."""
     gallery: str
@@ -105,7 +104,9 @@ class _Fit:
 
 def fit_policy(
     similarity: Scores,
-    matches: Bool[np.ndarray, "queries candidates"] | Int[np.ndarray, " queries"],
+    matches: Bool[np.ndarray, "queries candidates"]
+    | Int[np.ndarray, " queries"]
+    | Float[np.ndarray, "queries candidates"],
     *,
     bank: Scores | Background | None = None,
     risk: float = 0.1,
@@ -117,7 +118,10 @@ def fit_policy(
 ) -> Policy:
     """A policy for the similarities of any model, from queries with known matches.
 
-    matches: a mask, or the position of the right candidate of every query. bank: similarities
+    matches: a mask, the position of the right candidate of every query, or, where nobody knows
+    them, the probabilities of another model that was calibrated: labels are drawn that are yes
+    as often as they are probable, and the policy says so (`conditions.transferred`). Its
+    promises are then as good as those probabilities. bank: similarities
     of reference queries (training captions, for example) to the same candidates; it improves
     the probabilities much. Half of the queries fits the probabilities, the other half the
     promise that at most `risk` of the answers are wrong, with confidence 1 - `delta`. An
@@ -125,15 +129,17 @@ def fit_policy(
     similarity. The other options are in `FitOptions`.
 
         >>> policy = avow.fit_policy(similarity, matches, risk=0.3, model="mine")
-        >>> judged = policy.judge(similarity[:2], model="mine")
-        >>> set(judged.verdicts) <= {"answer", "check", "nothing found"}
-        True
+        >>> policy.judge(similarity[:2], model="mine").trust.shape
+        (2,)
+        >>> other = 0.9 * torch.eye(120) + 0.001  # probabilities that another model states
+        >>> policy = avow.fit_policy(similarity, other.numpy(), risk=0.3)
+        >>> policy.event, policy.conditions.transferred
+        ('relevant', 'given probabilities')
     """
-    how = _Fit(**options)
+    soft = np.asarray(matches).dtype.kind == "f"
+    how = _Fit(**{"event": "relevant" if soft else "right", **options})
     event, tau = how.event, how.tau
-    views = views_of(similarity)
-    match = mask_of(matches, views.shape[1:])
-    scored = ScoredQueries(views, match, 0, tau, "exp", background_of(bank, tau))
+    scored = labelled(views_of(similarity), matches, tau, background_of(bank, tau), seed)
     first, second = halves(scored.groups, seed, larger_first=True)
     learnt = scored.queries(first)
     fitted = draw_sizes(learnt, sizes, seed=seed)
@@ -141,8 +147,9 @@ def fit_policy(
     present = fit_present(fitted, draw_sizes(learnt, sizes, seed=seed, keep=1, absent=True))
     held = collect_hits(scored, second, keep=max(among, SHOWN))
     stated = predict(probability, held.features, held.gallery)
+    conditions = _conditions(fitted, how.model, how.gallery, how.style)
     return Policy(
-        _conditions(fitted, how.model, how.gallery, how.style),
+        replace(conditions, transferred=GIVEN if soft else ""),
         probability,
         present,
         _constant_refusal(present, held, among, how.max_false_refusals),

@@ -40,6 +40,8 @@ class ScoredQueries:
     kind: EvidenceKind = "exp"
     background: Background | None = None
     """What is usual for each candidate, over a bank of reference queries."""
+    same: Int[np.ndarray, " queries"] | None = None
+    """Which rows are one query with labels drawn several times; None: each is its own."""
 
     @classmethod
     def both(
@@ -83,6 +85,7 @@ class ScoredQueries:
             self.tau,
             self.kind,
             self.background,
+            None if self.same is None else self.same[chosen],
         )
 
     @property
@@ -110,6 +113,8 @@ class ScoredQueries:
         They succeed and fail together. "A dog" and "a man" are tied by one photograph that
         has both, and are still two queries.
         """
+        if self.same is not None:
+            return self.same
         packed = np.packbits(self.match, axis=1)
         _, first, group = np.unique(packed, axis=0, return_index=True, return_inverse=True)
         # numbered as they first appear, so that halves do not hang on the order of bits
@@ -203,11 +208,22 @@ def draw(
     absent: bool = False,
 ) -> Hits | None:
     """Every query once, in a gallery of about `size` candidates; None where too few."""
-    parts = [
-        collect_hits(scored, queries, candidates, keep=keep, absent=absent)
-        for queries, candidates in deal(scored, size, seed)
-    ]
+    parts = []
+    for queries, candidates in deal(scored, size, seed):
+        asks = _not_everywhere(scored, queries, candidates) if absent else queries
+        if len(asks):
+            parts.append(collect_hits(scored, asks, candidates, keep=keep, absent=absent))
     return Hits.join(parts) if parts else None
+
+
+def _not_everywhere(
+    scored: ScoredQueries,
+    queries: Int[np.ndarray, " some"],
+    candidates: Int[np.ndarray, " others"],
+) -> Int[np.ndarray, " fewer"]:
+    """Those queries whose matches can be taken away and leave enough to show."""
+    others = (~scored.match[np.ix_(queries, candidates)]).sum(1)
+    return queries[others >= min(KEEP, len(candidates) // 2)]
 
 
 def draw_sizes(

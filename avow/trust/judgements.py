@@ -46,6 +46,8 @@ class Conditions:
     largest: int = 0
     exact: bool = True
     """Whether whole rows of similarities were given, or only the top k and a sample."""
+    transferred: str = ""
+    """The model whose probabilities stood for labels (`trust.transfer`); empty: real labels."""
 
     def differences(self, gallery_size: int, **now: Any) -> list[Difference]:
         """What is different now; `now` has any of model, gallery, style and exact."""

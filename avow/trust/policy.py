@@ -31,6 +31,7 @@ from jaxtyping import Bool, Float, Int
 from avow.core.background import Background
 from avow.core.errors import BadData, WrongTrust
 from avow.core.evidence import EvidenceKind, log_evidence, uncertainty
+from avow.core.inputs import Scores, background_of, views_of
 from avow.core.logistic import expit
 from avow.core.queries import QueryBatch
 from avow.core.renamed import renamed
@@ -45,7 +46,6 @@ from avow.trust.coherence import (
     query_features,
 )
 from avow.trust.gallery_sampling import one_of, predict
-from avow.trust.inputs import Scores, background_of, views_of
 from avow.trust.judgements import Conditions, Difference, HeldOut, Judgements, Verdict
 from avow.trust.probability import COMMON, LOG_WORDS, Line, Probability, kind_of, of_query
 from avow.trust.risk_control import Promise, promise

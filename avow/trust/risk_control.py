@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float, Int
 
 from avow.core.beta import betainc
 from avow.core.groups import numbered, one_of_each, running_sums
-from avow.trust.inputs import check_shares
+from avow.core.inputs import check_shares
 
 Grouping = Literal["effective", "one"]
 """How members of a group count: for as much as they say, or one drawn for all."""

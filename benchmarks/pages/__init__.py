@@ -15,6 +15,7 @@ from benchmarks.pages import (
     refusal,
     speed,
     ticks,
+    transfer,
     trust,
 )
 
@@ -24,6 +25,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "trust": trust.render,
     "people": people.render,
     "ticks": ticks.render,
+    "transfer": transfer.render,
     "refusal": refusal.render,
     "audit": audit.render,
     "consistency": consistency.render,

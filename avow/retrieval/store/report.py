@@ -23,6 +23,8 @@ class Report:
     stopped: bool = False
     absent: list["Absent"] = field(default_factory=list)
     """Folders of which most files are missing; these were kept, unless `prune` was given."""
+    trust: str = ""
+    """What was done to judge searches of a model that brings no policy; see `transfer`."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {

@@ -63,6 +63,20 @@ def mask_of(
     )
 
 
+def probabilities_of(
+    given: np.ndarray, shape: Sequence[int]
+) -> Float[np.ndarray, "queries candidates"]:
+    """Probabilities of every query and candidate. Raises BadData for anything else."""
+    found = np.asarray(given, np.float64)
+    if found.shape != tuple(shape) or not ((found >= 0) & (found <= 1)).all():
+        raise BadData(
+            f"The probabilities have shape {found.shape} and go from {found.min():.3g} to "
+            f"{found.max():.3g}. Expected shape {tuple(shape)} and numbers from 0 to 1: that "
+            "each candidate fits each query."
+        )
+    return found
+
+
 def check_shares(**shares: float) -> None:
     """Refuse a level that is no share: a user who means 5 % may well write 5."""
     for name, share in shares.items():

@@ -1,0 +1,224 @@
+"""Trust for an index of a model that brings none: the default model's word stands for labels.
+
+    reference queries x pictures of the index --default model, its policy--> P(fits)
+    the same queries and pictures, by the index's own model ---- trust.transfer ----> Policy
+
+INDEX/models/<fingerprint>/transferred-text.json, a file of its own: what `avow calibrate`
+writes stands before it, and ticks adjust it as they adjust the policy of any model.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from avow.core.background import Background
+from avow.core.errors import AvowError, BadData, WrongIndex, WrongTrust
+from avow.core.folder import AllowCode
+from avow.core.photographs import open_photograph
+from avow.core.places import DEFAULT
+from avow.core.searching import Encoder
+from avow.retrieval.commonness import commonness
+from avow.retrieval.encoders import bank
+from avow.retrieval.encoders.lazy import Deferred
+from avow.retrieval.encoders.opening import open_encoder
+from avow.retrieval.gallery import slices
+from avow.retrieval.library import Library
+from avow.retrieval.store.report import Progress
+from avow.trust.fitting import CalibrationQueries
+from avow.trust.gallery_sampling import ScoredQueries
+from avow.trust.policy import Policy
+from avow.trust.transfer import transferred, whole_probabilities
+
+FILE, OWN = "transferred-text.json", "trust-text.json"
+FEWEST, MOST = 50, 1000
+"""Pictures that a transfer needs, and as many as it looks at."""
+_AT_ONCE = 32
+
+
+def transfer_trust(
+    library: Library,
+    encoder: Encoder,
+    *,
+    most: int = MOST,
+    progress: Callable[[Progress], None] | None = None,
+    teacher: Encoder | None = None,
+) -> str:
+    """Fit and keep a policy for text searches of an index whose model has none.
+
+    most: pictures to look at. teacher: an encoder with a policy for texts beside it; the
+    default model, which is opened only where it is needed. Gives a sentence on what was done,
+    an empty one where there was nothing to do: the model or the user has a policy, or an
+    earlier transfer still serves.
+    """
+    if not wants_trust(library, getattr(encoder, "home", None), most):
+        return ""
+    ids = library.find(None, "image")
+    if len(ids) < FEWEST:
+        return _too_few(library)
+    try:
+        policy, used = _fit(library, encoder, teacher or open_encoder(), ids, most, progress)
+    except AvowError as error:
+        return f"Searches with this model stay unjudged. {error}"
+    policy.save(place_of(library) / FILE)
+    return (
+        f"Trust was transferred from the default model, on {used} of {len(ids)} pictures; "
+        "`avow calibrate` makes it this index's own."
+    )
+
+
+def trust_after_indexing(
+    index: Path | None,
+    model: Deferred,
+    *,
+    most: int = MOST,
+    progress: Callable[[Progress], None] | None = None,
+    allow_code: AllowCode = False,
+) -> str:
+    """`transfer_trust` for the model that an index was just brought up to date with.
+
+    The model is opened only where a policy is wanted. most: 0 asks for none.
+    """
+    if model.name == DEFAULT or not most:
+        return ""
+    try:
+        library = Library.open(index, allow_code=allow_code)
+    except WrongIndex:  # nothing was indexed
+        return ""
+    with library:
+        folder = Path(model.name).expanduser()
+        if not wants_trust(library, folder if folder.is_dir() else None, most):
+            return ""
+        if len(library.find(None, "image")) < FEWEST:
+            return _too_few(library)
+        return transfer_trust(library, model.open(), most=most, progress=progress)
+
+
+def wants_trust(library: Library, home: Path | None, most: int = MOST) -> bool:
+    """Whether text searches have no policy, or one transferred with far fewer pictures."""
+    place = place_of(library)
+    if (place / OWN).is_file() or (home is not None and (home / OWN).is_file()):
+        return False
+    try:
+        library.check_attached(OWN)
+    except WrongTrust:  # a calibration that was lost is not replaced in silence
+        return False
+    if not (place / FILE).is_file():
+        return True
+    try:
+        fitted = Policy.load(place / FILE).conditions.largest
+    except WrongTrust:  # damaged, and can be made again
+        return True
+    return 2 * fitted < min(len(library.find(None, "image")), most)
+
+
+def _too_few(library: Library) -> str:
+    count = len(library.find(None, "image"))
+    return (
+        f"Searches with this model stay unjudged: the index has {count} "
+        f"picture{'s' * (count != 1)}, and trust is transferred from the default model with "
+        f"{FEWEST} or more."
+    )
+
+
+def place_of(library: Library) -> Path:
+    """Where the index keeps what belongs to its model."""
+    return library.folder / "models" / library.manifest["fingerprint"]
+
+
+def _fit(
+    library: Library,
+    encoder: Encoder,
+    teacher: Encoder,
+    ids: Int64[np.ndarray, " items"],
+    most: int,
+    progress: Callable[[Progress], None] | None,
+) -> tuple[Policy, int]:
+    home = getattr(teacher, "home", None)
+    if home is None or not (home / OWN).is_file() or not teacher.bank:
+        raise BadData(
+            f"The model {teacher.name!r} cannot teach: it has no {OWN!r} and reference queries "
+            "beside it. Expected the default model as Avow brings it; install Avow again."
+        )
+    drawn = np.sort(np.random.default_rng(0).permutation(ids)[:most])
+    read, vectors = _encoded(teacher, library, drawn, progress or (lambda _: None))
+    if len(read) < FEWEST:
+        raise BadData(
+            f"Only {len(read)} of its pictures can still be read. Expected {FEWEST} or more, "
+            "to compare this model with the default one; mount their disk and index again."
+        )
+    texts = list(teacher.bank)
+    asked = bank.encoded(teacher)
+    seen = _queries(teacher, texts, asked, vectors, _usual(teacher, asked, vectors))
+    fits, rho = whole_probabilities(Policy.load(home / OWN), seen)
+    own = np.asarray(encoder.encode_texts(texts), np.float32)
+    stranger = _queries(encoder, texts, own, library.vectors(read), library.usual(read))
+    policy = transferred(stranger, fits, rho, source=teacher.name, model=encoder.fingerprint)
+    return policy, len(read)
+
+
+def _encoded(
+    teacher: Encoder,
+    library: Library,
+    ids: Int64[np.ndarray, " items"],
+    progress: Callable[[Progress], None],
+) -> tuple[Int64[np.ndarray, " read"], Float32[np.ndarray, "read dim"]]:
+    """The teacher's vectors of the pictures that can be read."""
+    paths = [Path(item.path) for item in library.items(ids)]
+    read, parts = [], []
+    with ThreadPoolExecutor(thread_name_prefix="avow-read") as pool:
+        for start in range(0, len(ids), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            pixels = list(pool.map(lambda path: _prepared(teacher, path), paths[some]))
+            kept = [place for place, one in enumerate(pixels) if one is not None]
+            if kept:
+                stacked = np.stack([np.asarray(pixels[place]) for place in kept])
+                parts.append(np.asarray(teacher.encode_prepared(stacked), np.float32))
+                read.append(ids[some][kept])
+            progress(Progress(min(start + _AT_ONCE, len(ids)), len(ids), 0))
+    if not parts:
+        return ids[:0], np.empty((0, teacher.dim), np.float32)
+    return np.concatenate(read), np.concatenate(parts)
+
+
+def _prepared(teacher: Encoder, path: Path) -> np.ndarray | None:
+    try:
+        return teacher.prepare(open_photograph(path))
+    except (BadData, OSError):  # gone or changed since: others are there to learn from
+        return None
+
+
+def _usual(
+    encoder: Encoder,
+    asked: Float32[np.ndarray, "queries dim"],
+    items: Float32[np.ndarray, "items dim"],
+) -> Background:
+    return Background.from_scores([_similarity(encoder, asked, items)], encoder.tau)
+
+
+def _queries(
+    encoder: Encoder,
+    texts: Sequence[str],
+    asked: Float32[np.ndarray, "queries dim"],
+    items: Float32[np.ndarray, "items dim"],
+    usual: Background | None,
+) -> CalibrationQueries:
+    """Queries over pictures as a search with this model sees them; no labels are known."""
+    similarity = _similarity(encoder, asked, items)
+    unknown = np.zeros(similarity.shape[1:], bool)
+    own = min(1, encoder.views - 1)
+    scored = ScoredQueries(similarity, unknown, own, encoder.tau, encoder.kind, usual)
+    words = np.array([len(text.split()) for text in texts])
+    return CalibrationQueries("text", scored, words, commonness(texts))
+
+
+def _similarity(
+    encoder: Encoder,
+    asked: Float32[np.ndarray, "queries dim"],
+    items: Float32[np.ndarray, "items dim"],
+) -> Float32[np.ndarray, "views queries items"]:
+    views = encoder.views
+    one, other = slices(asked, views), slices(items, views).swapaxes(1, 2)
+    return (np.float32(views) * one @ other).astype(np.float32)
