@@ -417,6 +417,19 @@ def test_calibrate_shows_what_there_is(command, colours, place, calibrated, tmp_
     ]
 
 
+def test_a_calibration_is_forgotten_on_purpose(command, colours, place, calibrated, tmp_path):
+    """A file that is only deleted was lost; one that is forgotten is not missed."""
+    index = shutil.copytree(place / "index", tmp_path / "index")
+    kept = calibrated.path.relative_to(place / "index")
+    (index / kept).unlink()
+    _, out, _ = command("search", CLEAR, "--index", index)
+    assert "is missing" in out
+    code, out, _ = command("calibrate", "--forget", "--index", index)
+    assert code == 0 and out.startswith("Text searches of this index are not calibrated.")
+    _, out, _ = command("search", CLEAR, "--index", index)
+    assert "is missing" not in out
+
+
 def test_a_judged_search_on_the_command_line(command, colours, place, calibrated):
     code, out, _ = command("search", CLEAR, "-k", "3", "--index", place / "index")
     lines = out.splitlines()

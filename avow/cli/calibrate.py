@@ -18,6 +18,10 @@ Pairs = Annotated[
     Path | None,
     typer.Argument(help="A .csv or .jsonl file with a query and a right file per line."),
 ]
+Forget = Annotated[
+    bool,
+    typer.Option("--forget", help="Go back to the calibration that came with the model."),
+]
 Show = Annotated[bool, typer.Option("--show", help="Only say what is calibrated already.")]
 
 
@@ -26,6 +30,7 @@ def calibrate(
     index: IndexFolder = None,
     model: ModelOfIndex = None,
     show: Show = False,
+    forget: Forget = False,
     allow_code: AllowCode = False,
     as_json: AsJson = False,
 ) -> None:
@@ -34,12 +39,15 @@ def calibrate(
     Half of the queries are held back, so that what is promised has been tried.
     """
     with busy("Calibrating", quiet=as_json):
+        from avow.retrieval.calibrate import FILE
         from avow.retrieval.calibrate import calibrate as fit
         from avow.retrieval.search import Retriever
 
         retriever = Retriever.open(index, model, allow_code=allow_code)
-        facts = _state(retriever) if show else None
-        found = None if show else fit(retriever, pairs)
+        if forget:
+            retriever.library.detach(FILE)
+        facts = _state(retriever) if show or forget else None
+        found = None if facts is not None else fit(retriever, pairs)
     if facts is not None:
         typer.echo(json.dumps(facts) if as_json else _told(facts))
         return

@@ -243,6 +243,17 @@ class Library:
                 row = [self._space.fingerprint, path.name]
                 self._link.execute("INSERT OR IGNORE INTO attached VALUES (?, ?)", row)
 
+    def detach(self, name: str) -> bool:
+        """Remove an attached file on purpose; whether there was one."""
+        path = self._space.folder / name
+        with self._lock, sentences(self.folder), changing(self._link):
+            there = path.is_file()
+            path.unlink(missing_ok=True)
+            if self._sealed:
+                row = [self._space.fingerprint, name]
+                self._link.execute("DELETE FROM attached WHERE model = ? AND name = ?", row)
+        return there
+
     def check_attached(self, name: str) -> None:
         """Refuse to go on without a file that was attached and is no longer there."""
         if not self._sealed or (self._space.folder / name).is_file():
