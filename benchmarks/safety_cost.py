@@ -117,7 +117,7 @@ def measured(place: Path, items: int) -> dict[str, float]:
     try:
         from avow.retrieval.encoders.opening import open_encoder
     except ImportError:  # as it was called before
-        from avow.retrieval.encoders.run import open_encoder  # type: ignore[attr-defined]
+        from avow.retrieval.encoder import open_encoder  # type: ignore[import-not-found]
     from avow.retrieval.indexing import index_folders
     from avow.retrieval.library import Library
     from avow.retrieval.search import Retriever
