@@ -160,6 +160,7 @@ def attack(
     events: list[str] = []
     tracebacks: list[str] = []
     slowest = 0.0
+    sys.dont_write_bytecode = True  # else every late import would be a file that is written
     with _surroundings(place, made):
         kinds = kinds or list(TARGETS)
         for kind in kinds:  # everything that is ever imported is imported now

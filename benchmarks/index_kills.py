@@ -63,6 +63,7 @@ def killed(place: Path, kills: int, files: int, seed: int = 0) -> dict[str, int]
 def command(photos: Path, index: Path) -> subprocess.Popen[bytes]:
     outside = f"{ROOT}{os.pathsep}{ROOT / 'tests'}"
     words = ["index", photos, "--index", index, "--model", "plugged.colours"]
+    words += ["--transfer", "0"]  # only the index is killed at
     settings = {"PYTHONPATH": outside, "OMP_NUM_THREADS": "1", "ENCODER_PAUSE": "0.05"}
     return subprocess.Popen(
         [sys.executable, "-m", "avow", *map(str, words), "--batch", "8"],

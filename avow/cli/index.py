@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from avow.retrieval.store.report import Report
 
 _SHOWN = 20
+_FEWEST = 50  # `retrieval.transfer.FEWEST`, whose module is slow to import
 
 
 Folders = Annotated[
@@ -102,7 +103,8 @@ def index(
                 progress=progress,
                 allow_code=allow_code,
             )
-    if model != "default" and not report.stopped:
+    enough = report.new or report.changed or report.unchanged >= _FEWEST
+    if model != "default" and not report.stopped and enough:
         report.trust = _transferred(where, chosen, transfer, allow_code, as_json)
     _tell(report, as_json)
     if report.absent:

@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -20,6 +20,7 @@ from PIL import Image
 
 from avow.core.errors import BadQuery, WrongIndex, WrongTrust
 from avow.core.photographs import open_photograph
+from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
 from avow.retrieval.answer import HowMany, SearchResult, Uncertainty, Verdict, in_words
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
@@ -205,8 +206,11 @@ class Retriever:
         """
         if style not in ("text", "image", "picture"):
             return None
-        self.library.check_attached(f"trust-{style}.json")
-        home, name = getattr(self.encoder, "home", None), f"trust-{style}.json"
+        name = f"trust-{style}.json"
+        self.library.check_attached(name)
+        # only the default model brings one for pictures: others need not be loaded for it
+        brings = style != "picture" or self.library.manifest["model"] == DEFAULT
+        home = getattr(self.encoder, "home", None) if brings else None
         places = [self.model_folder / name] if own else []
         places += [] if home is None else [home / name]
         for path in (*places, self.model_folder / f"transferred-{style}.json"):
@@ -309,15 +313,14 @@ class Retriever:
             )
         except WrongTrust as error:
             return "unjudged", None, None, f"{_NOT_CALIBRATED} {error}"
-        verdict: Verdict = _VERDICTS[judgements.verdicts[0]]
+        verdict = cast(Verdict, judgements.verdicts[0].replace(" ", "_"))
         many = None if number is None or request.leaving is not None else HowMany.of(number)
         if request.understanding is not None and not request.understanding.understood:
             message = request.understanding.message or "This query is not understood."
             return "not_understood", judgements, many, message
         odd = judgements.odd is not None and policy.is_odd(float(judgements.odd[0]))
         noun = "picture" if request.kind == "image" else "text"
-        source = policy.conditions.transferred
-        why = in_words(verdict, judgements, noun, many, odd, source)
+        why = in_words(verdict, judgements, noun, many, odd, policy.conditions.transferred)
         return verdict, judgements, many, request.with_hint(why)
 
     def _leaves_out(self, question: Question) -> bool:
@@ -371,13 +374,6 @@ class Retriever:
         if self._policies.get(path, (None,))[0] != stamp:
             self._policies[path] = (stamp, Policy.load(path))
         return self._policies[path][1]
-
-
-_VERDICTS: dict[str, Verdict] = {
-    "answer": "answer",
-    "check": "check",
-    "nothing found": "nothing_found",
-}
 
 
 def _trust(judgements: Judgements, empty: bool) -> float:
