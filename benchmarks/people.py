@@ -18,6 +18,7 @@ Nothing here is fitted but the promises of the last row.
 
 import argparse
 import itertools
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -223,24 +224,46 @@ def broken(asked: Asked, policy: Policy) -> dict[str, float]:
     return rows
 
 
+@dataclass(frozen=True)
+class ExpertHits:
+    """Hits of Flickr8k captions that experts judged, with what the policy states of them."""
+
+    asked: Asked
+    image: np.ndarray
+    text: np.ndarray
+    stated: np.ndarray
+    fits: np.ndarray
+    weight: np.ndarray
+    """For how many hits of its rank each stands."""
+
+    @classmethod
+    def of(
+        cls, lab: Lab, split: Split, images: np.ndarray, policy: Policy, among: np.ndarray
+    ) -> "ExpertHits":
+        """among: which images may be judged."""
+        own = split.image_of[:, None] == np.arange(len(images))[None]
+        asked = Asked(lab, list(split.captions), images, own)
+        judged = asked.judged(policy)
+        shown = np.take_along_axis(asked.order, judged.order, 1)
+        pairs = read_judgements(dataset_file("flickr8k", FILE)).within(
+            split.image_ids, split.image_of
+        )
+        inside = shown[pairs.text] == pairs.image[:, None]
+        kept = np.flatnonzero(inside.any(1) & among[pairs.image])
+        place, text = inside[kept].argmax(1), pairs.text[kept]
+        stated = judged.probability[text, place]
+        weight = stands_for(asked.fits(judged), place, pairs.own[kept])
+        return cls(asked, pairs.image[kept], text, stated, pairs.called(STRICT)[kept], weight)
+
+
 def judged_by_experts(
     lab: Lab, split: Split, images: np.ndarray, policy: Policy
 ) -> dict[str, Any]:
-    own = split.image_of[:, None] == np.arange(len(images))[None]
-    asked = Asked(lab, list(split.captions), images, own)
-    judged = asked.judged(policy)
-    shown = np.take_along_axis(asked.order, judged.order, 1)
-    pairs = read_judgements(dataset_file("flickr8k", FILE)).within(
-        split.image_ids, split.image_of
-    )
-    inside = shown[pairs.text] == pairs.image[:, None]
-    kept = np.flatnonzero(inside.any(1))
-    place, said = inside[kept].argmax(1), pairs.called(STRICT)[kept]
-    stated = judged.probability[pairs.text[kept], place]
-    weight = stands_for(asked.fits(judged), place, pairs.own[kept])
-    held = ~expert_half(len(images))[pairs.image[kept]]
+    hits = ExpertHits.of(lab, split, images, policy, np.ones(len(images), bool))
+    stated, said, weight = hits.stated, hits.fits, hits.weight
+    held = ~expert_half(len(images))[hits.image]
     rows = {}
-    for name, rows_of in (("all", np.ones(len(kept), bool)), ("held back", held)):
+    for name, rows_of in (("all", np.ones(len(held), bool)), ("held back", held)):
         p, yes, heavy = stated[rows_of], said[rows_of], weight[rows_of]
         rows[name] = {
             "pairs": int(rows_of.sum()),

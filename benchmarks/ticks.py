@@ -30,17 +30,14 @@ from typing import Any
 import numpy as np
 from _lab import Lab
 from _report import keep
-from people import NOUNS, Asked, first
+from people import NOUNS, Asked, ExpertHits, first
 
 from avow.core.contracts import Split
 from avow.core.logistic import expit
 from avow.core.places import avow_home
-from avow.data.judgements import FILE, read_judgements
-from avow.data.opening import dataset_file
 from avow.retrieval.calibrate import FEWEST
 from avow.retrieval.ticks import Ticks, fit_line, known_to
-from avow.study.human_agreement import STRICT
-from avow.study.human_hits import stands_for, weighted_errors
+from avow.study.human_hits import weighted_errors
 from avow.study.relevance_labels import expert_half
 from avow.study.short_queries import noun_names
 from avow.trust.coherence import log_odds
@@ -118,20 +115,9 @@ def expert_ticks(
     lab: Lab, split: Split, images: np.ndarray, policy: Policy
 ) -> tuple[Asked, Judged]:
     """Hits of captions that experts judged, on images that nothing was fitted on."""
-    own = split.image_of[:, None] == np.arange(len(images))[None]
-    asked = Asked(lab, list(split.captions), images, own)
-    judged = asked.judged(policy)
-    shown = np.take_along_axis(asked.order, judged.order, 1)
-    pairs = read_judgements(dataset_file("flickr8k", FILE)).within(
-        split.image_ids, split.image_of
-    )
-    inside = shown[pairs.text] == pairs.image[:, None]
-    kept = np.flatnonzero(inside.any(1) & ~expert_half(len(images))[pairs.image])
-    place, text = inside[kept].argmax(1), pairs.text[kept]
-    stated = judged.probability[text, place]
-    ticks = Ticks(stated, pairs.called(STRICT)[kept], text, asked.words[text])
-    weight = stands_for(asked.fits(judged), place, pairs.own[kept])
-    return asked, Judged(ticks, weight, weight / weight.max(), pairs.image[kept])
+    hits = ExpertHits.of(lab, split, images, policy, ~expert_half(len(images)))
+    ticks = Ticks(hits.stated, hits.fits, hits.text, hits.asked.words[hits.text])
+    return hits.asked, Judged(ticks, hits.weight, hits.weight / hits.weight.max(), hits.image)
 
 
 def name_ticks(
