@@ -1,5 +1,7 @@
 """Training from photographs: every batch shows them changed, and always the same way."""
 
+from functools import partial
+
 import numpy as np
 import torch
 
@@ -7,7 +9,7 @@ from avow.assembly.recipe import Training
 from avow.core.contracts import Backbone
 from avow.data.captions import TokenTable
 from avow.data.vocabulary import Vocabulary
-from avow.training.pixels import PixelBatches, Telling, changed
+from avow.training.pixels import PixelBatches, Telling, changed, seen
 
 TEXTS = ["a red square", "a blue square", "red", "something green here", "red"]
 
@@ -40,7 +42,8 @@ def batches(seed: int = 0) -> PixelBatches:
     train = Training(batch=4, seed=seed, words_changed=0.0, regions_changed=0.0)
     table = TokenTable.from_captions(vocabulary, TEXTS)
     same = np.array([0, 1, 2, 3, 2])
-    return PixelBatches(photographs, MeanColour(), telling, table, same, train, 2, 4)
+    look = partial(seen, MeanColour(), grid=4)
+    return PixelBatches(photographs, telling, table, same, train, 2, look)
 
 
 def test_a_batch_pairs_photographs_with_their_own_texts():

@@ -49,6 +49,7 @@ from avow.data.wordpiece import WordPieces
 
 Images = Sequence[str | Path | Image.Image] | Regions | Float[Tensor, "images parts dim"]
 _AT_ONCE = 256
+_BACKBONE = "backbone."
 
 
 class Model:
@@ -67,6 +68,7 @@ class Model:
         tokeniser: Tokeniser,
         visual: dict[str, Any],
         history: dict[str, Any] | None = None,
+        tuned: dict[str, Tensor] | None = None,
     ):
         self.recipe = recipe
         self.views = list(views)
@@ -75,6 +77,8 @@ class Model:
         """Width, number and origin of the image features the views take."""
         self.history = history or {}
         """Where the weights come from: data and feature fingerprints, dev result."""
+        self.tuned = tuned or {}
+        """Weights of the backbone, where it was trained further; empty where it was not."""
 
     @classmethod
     def from_pretrained(
@@ -95,7 +99,12 @@ class Model:
         with building(home, recipe.method, weights):
             views = build_views(recipe, tokeniser, about["visual"]["dim"], home)
         _fill(views, weights, home)
-        model = cls(recipe, views, tokeniser, about["visual"], about["history"])
+        tuned = {
+            name.removeprefix(_BACKBONE): tensor
+            for name, tensor in weights.items()
+            if name.startswith(_BACKBONE)
+        }
+        model = cls(recipe, views, tokeniser, about["visual"], about["history"], tuned)
         return model.to(device)
 
     def save_pretrained(self, where: str | Path, half: bool = False) -> None:
@@ -113,6 +122,7 @@ class Model:
                 for number, view in enumerate(self.views)
                 for name, tensor in view.state_dict().items()
             }
+            state |= {_BACKBONE + name: tensor for name, tensor in self.tuned.items()}
             save_weights(state, home)
             about = {
                 "format": FORMAT,
@@ -138,7 +148,7 @@ class Model:
             for name, tensor in view.state_dict().items():
                 content = tensor.detach().cpu().contiguous().numpy().tobytes()
                 parts += [name, hashlib.sha256(content).hexdigest()]
-        return of_text(parts)
+        return of_text(parts)  # the backbone's weights are part of the features' identity
 
     def learnt_from(self, dataset: PairedDataset) -> bool:
         """Whether the training split of `dataset` was learnt from, as far as its name tells.
@@ -238,6 +248,8 @@ class Model:
         }
         chosen = {**settings, "size": wanted.size}
         made = folder.make(backbones, wanted.backbone, chosen, allow_code=allowed)
+        if self.tuned:
+            _take(made, self.tuned, self.recipe.name)
         if made.identity != self.visual["identity"]:
             raise BadFeatures(
                 f"The installed backbone is {made.identity} and the run was trained with "
@@ -332,6 +344,17 @@ def _fill(views: Sequence[Method], state: dict[str, Tensor], home: Path) -> None
                 "Expected the weights of the same method; copy the run again or train it "
                 "anew."
             ) from error
+
+
+def _take(backbone: Backbone, state: dict[str, Tensor], run: str) -> None:
+    try:
+        backbone.take(state)
+    except (RuntimeError, ValueError) as error:
+        what = " ".join(str(error).split())[:200]
+        raise WrongCheckpoint(
+            f"The weights of the backbone in {run!r} do not fit it ({what} …). Expected those "
+            "that were saved with the run; copy it again or train it anew."
+        ) from error
 
 
 def _parts(regions: Regions) -> list[np.ndarray]:

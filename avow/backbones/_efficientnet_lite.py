@@ -8,6 +8,8 @@ Paper: Tan & Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neura
 Networks", ICML 2019; the Lite variants drop squeeze-and-excitation and use ReLU6.
 """
 
+import copy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,14 @@ from PIL import Image
 from torch import Tensor, nn
 
 from avow.blocks.onnx_export import Run, quick
-from avow.blocks.pretrained import lite_file
+from avow.blocks.pretrained import lite_file, of_weights
 from avow.core import fingerprint
 from avow.core.contracts import Backbone
 from avow.core.errors import BadRecipe, MissingExtra
 from avow.core.photographs import stretched
 
 _STRIDE = 32
+_SMALL = 4096  # numbers; smaller tensors are saved in full
 _FIT_IN_CACHE = 8  # photographs; a processor is slower on more at once
 _PREPROCESSING = "rgb, upright, stretched bicubic, (x - 127) / 128"
 
@@ -47,6 +50,39 @@ class EfficientNetLite(Backbone):
         name = f"{self.identity['backbone']}-{self.identity['weights']}"
         self._quick = quick(_Cells(self.network), name, self.size)
         return self
+
+    def take(self, state: Mapping[str, Tensor]) -> None:
+        """Weights of `network`, such as `fused` made them."""
+        full = {name: tensor.float() for name, tensor in state.items()}
+        rest = {n: t for n, t in self.network.state_dict().items() if n not in full}
+        missing = [name for name in rest if not _untouched(name)]
+        if missing:
+            raise ValueError(f"{missing[0]} is missing")
+        self.network.load_state_dict(full | rest)
+        self.identity = {**self.identity, "weights": of_weights(self.network)}
+        self._quick = None
+
+    def fused(self) -> dict[str, Tensor]:
+        """Weights of the same function with every normalisation inside its convolution.
+
+        As half precision such weights are what an exported network computes with, so that
+        both can share one file.
+        """
+        network: Any = copy.deepcopy(self.network).float().cpu()
+        pairs = [(network._conv_stem, network._bn0), (network._conv_head, network._bn1)]
+        for block in network._blocks:
+            if hasattr(block, "_expand_conv"):
+                pairs.append((block._expand_conv, block._bn0))
+            pairs.append((block._depthwise_conv, block._bn1))
+            pairs.append((block._project_conv, block._bn2))
+        with torch.no_grad():
+            for convolution, norm in pairs:
+                _fuse(convolution, norm)
+        return {
+            name: tensor.half() if tensor.numel() >= _SMALL else tensor
+            for name, tensor in network.state_dict().items()
+            if not _untouched(name)
+        }
 
     def prepare(self, photograph: Image.Image) -> np.ndarray:
         return stretched(photograph, self.size)
@@ -72,6 +108,21 @@ class EfficientNetLite(Backbone):
     @property
     def _dtype(self) -> torch.dtype:
         return next(self.network.parameters()).dtype
+
+
+def _untouched(name: str) -> bool:
+    """Whether a weight has no part in the cells: the classifier, and counts of batches."""
+    return name.startswith("_fc") or name.endswith("num_batches_tracked")
+
+
+def _fuse(convolution: Any, norm: Any) -> None:
+    """Move scale and shift of `norm` into the weights before it and its own bias."""
+    scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+    convolution.weight *= scale[:, None, None, None]
+    norm.bias -= norm.running_mean * scale
+    norm.running_mean.zero_()
+    norm.running_var.fill_(1 - norm.eps)
+    norm.weight.fill_(1)
 
 
 class _Cells(nn.Module):

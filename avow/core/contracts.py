@@ -12,7 +12,7 @@ training, in evaluation or behind a search box, whose own promises are in `searc
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +26,7 @@ from torch.nn.functional import pad
 
 from avow.core.datasets import PairedDataset as PairedDataset
 from avow.core.datasets import Split as Split
+from avow.core.errors import BadRecipe
 from avow.core.experts import Experts as Experts
 from avow.core.queries import QueryBatch as QueryBatch
 from avow.core.renamed import renamed
@@ -74,7 +75,7 @@ class Tokens:
 
 
 class Backbone(nn.Module, ABC):
-    """A frozen pixel network, photographs to grid cells: one file in `backbones/`."""
+    """A pixel network, photographs to grid cells: one file in `backbones/`."""
 
     dim: int
     identity: dict[str, Any]
@@ -87,6 +88,13 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def forward(self, pixels: Tensor) -> Float[Tensor, "items rows columns dim"]:
         """The feature grid of a batch of prepared photographs."""
+
+    def take(self, state: Mapping[str, Tensor]) -> None:
+        """Go on with weights that were trained further; `identity` changes with them."""
+        raise BadRecipe(
+            f"The backbone {self.identity.get('backbone')!r} has no weights that a model can "
+            "bring. Expected a model that was trained with it as it is; train it anew."
+        )
 
 
 # --- the network --------------------------------------------------------------------

@@ -6,7 +6,7 @@ Stored features see every photograph once. A frozen backbone is quick enough on 
 accelerator to look at a fresh crop each time, and the head then meets no picture twice.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,16 +54,18 @@ class PixelBatches:
     def __init__(
         self,
         photographs: UInt8[Tensor, "images size size 3"],
-        backbone: Backbone,
         telling: Telling,
         table: TokenTable,
         same_text: Int[np.ndarray, " texts"],
         train: Training,
         views: int,
-        grid: int,
+        look: Callable[[UInt8[Tensor, "items size size 3"]], Regions],
     ):
-        """same_text: texts that say the same of what they are told of share a number."""
-        self.photographs, self.backbone, self.grid = photographs, backbone, grid
+        """same_text: texts that say the same of what they are told of share a number.
+
+        look: what a backbone makes of changed photographs, as a method takes it.
+        """
+        self.photographs, self.look = photographs, look
         self.telling, self.table, self.train, self.views = telling, table, train, views
         self.same_text = torch.from_numpy(same_text)
 
@@ -99,7 +101,7 @@ class PixelBatches:
             return Batch(regions, text.to(device), lesson)
 
     def _regions(self, images: Int[Tensor, " items"], draw: torch.Generator) -> Regions:
-        return seen(self.backbone, changed(self.photographs[images], draw), self.grid)
+        return self.look(changed(self.photographs[images], draw))
 
 
 def changed(
