@@ -24,9 +24,10 @@ class Lab:
             raise TypeError(
                 f"the default model is expected to be ONNX files, not {encoder.name}"
             )
-        self.encoder, self.cache = encoder, cache
+        self.encoder = encoder
+        self.cache = cache / encoder.fingerprint  # another model's vectors must not be taken
         self.bank = bank.encoded(self.encoder)
-        cache.mkdir(parents=True, exist_ok=True)
+        self.cache.mkdir(parents=True, exist_ok=True)
 
     def kept(self, name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
         path = self.cache / f"{name}.npy"

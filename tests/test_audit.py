@@ -28,7 +28,6 @@ from avow.audit.judge import Audit, Finding, Judged, looked_at
 from avow.audit.page import write_page
 from avow.audit.pair_features import given_pairs, made_up_pairs, standing
 from avow.audit.wrong_pairs import suspect
-from avow.backbones import efficientnet_lite2
 from avow.cli import app
 from avow.core.contracts import PairedDataset, Split
 from avow.core.errors import BadData, WrongCheckpoint, WrongTrust
@@ -351,9 +350,8 @@ def slipped(tmp_path_factory) -> tuple[Path, set[str]]:
 def stored(slipped, tmp_path_factory) -> Path:
     """Its features, as `avow features` makes them."""
     out = tmp_path_factory.mktemp("features") / "stored"
-    extract(
-        open_dataset(str(slipped[0])), efficientnet_lite2.build(size=256), out, progress=False
-    )
+    backbone = Model.from_pretrained("default").backbone
+    extract(open_dataset(str(slipped[0])), backbone, out, progress=False)
     return out
 
 

@@ -13,11 +13,11 @@ from test_training import as_toml
 from typer.testing import CliRunner
 
 from avow.assembly.features import extract
+from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
 from avow.audit.files import read_decisions, write_cleaned
 from avow.audit.judge import Judged, audit, looked_at
 from avow.audit.wrong_pairs import suspect
-from avow.backbones import efficientnet_lite2
 from avow.cli import app
 from avow.core.errors import BadData, NoDevice, WrongCheckpoint
 from avow.data.opening import open_dataset
@@ -157,7 +157,8 @@ def broken(tmp_path_factory) -> tuple[Path, Path]:
 
 
 def features(data: Path, out: Path) -> None:
-    extract(open_dataset(str(data)), efficientnet_lite2.build(size=256), out, progress=False)
+    backbone = Model.from_pretrained("default").backbone
+    extract(open_dataset(str(data)), backbone, out, progress=False)
 
 
 def test_pairs_keep_their_place_where_a_photograph_is_missing(broken, tmp_path):

@@ -1,16 +1,21 @@
 """A backbone that learns with the views: its gradient, its weights in a saved model."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from typer.testing import CliRunner
 
 from avow.assembly.model import Model
 from avow.backbones.efficientnet_lite0 import build
+from avow.cli import app
 from avow.core.errors import BadRecipe, WrongCheckpoint
+from avow.data.features import FeatureStore
 from avow.training.tuning import Tuning
 
 SIZE, GRID, FIRST = 64, 2, 12
@@ -126,6 +131,39 @@ def test_other_weights_than_the_features_were_made_by_are_refused(
     model.save_pretrained(tmp_path / "saved")  # its identity is still the frozen backbone's
     with pytest.raises(Exception, match="trained with"):
         Model.from_pretrained(tmp_path / "saved").backbone  # noqa: B018
+
+
+def test_features_are_made_by_the_backbone_of_a_run(
+    backbone: Any, pixels: torch.Tensor, tmp_path: Path, animals_with_pixels: Model
+):
+    """And are looked for where `avow features --run` puts them, apart from the frozen one's."""
+    model = animals_with_pixels
+    with torch.no_grad():
+        backbone.network._conv_head.weight.mul_(1.1)
+    model.tuned = backbone.fused()
+    backbone.take(model.tuned)
+    model.visual = {**model.visual, "identity": backbone.identity}
+    model.save_pretrained(tmp_path / "saved")
+    lines = []
+    for number, picture in enumerate(pixels):
+        Image.fromarray(picture.numpy()).save(tmp_path / f"{number}.png")
+        lines.append({"image": f"{number}.png", "caption": f"number {number}", "split": "test"})
+    data = tmp_path / "mine.jsonl"
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    home = {"AVOW_HOME": str(tmp_path / "home")}
+    runner, run = CliRunner(), str(tmp_path / "saved")
+
+    def evaluated():
+        return runner.invoke(app, ["evaluate", run, "--data", str(data)], env=home)
+
+    before = evaluated()
+    assert f"avow features {data} --run RUN" in str(before.exception)
+    made = runner.invoke(app, ["features", str(data), "--run", run, "--json"], env=home)
+    assert made.exit_code == 0, made.output
+    store = FeatureStore.open(Path(json.loads(made.output.splitlines()[-1])["folder"]))
+    assert store.manifest["backbone"] == backbone.identity and store.manifest["grid"] == GRID
+    after = evaluated()
+    assert after.exit_code == 0, after.output
 
 
 def test_a_backbone_without_such_weights_says_so(backbone: Any):

@@ -244,7 +244,7 @@ def open_splits(
     if model.recipe.features is not None:
         grid = model.recipe.features.grid
         named = replace(model.recipe, data=wanted)
-        store = open_store(named, dataset.name, features)
+        store = open_store(named, dataset.name, features, model.own_backbone)
         store.check(dataset=dataset, identity=model.visual["identity"], grid=grid)
     splits = {name: FeaturedSplit.join(dataset, name, store) for name in names}
     for chosen in splits.values():

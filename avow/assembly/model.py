@@ -150,6 +150,11 @@ class Model:
                 parts += [name, hashlib.sha256(content).hexdigest()]
         return of_text(parts)  # the backbone's weights are part of the features' identity
 
+    @property
+    def own_backbone(self) -> str:
+        """The fingerprint of the backbone's weights where the model brings them; else empty."""
+        return str((self.visual["identity"] or {}).get("weights", "")) if self.tuned else ""
+
     def learnt_from(self, dataset: PairedDataset) -> bool:
         """Whether the training split of `dataset` was learnt from, as far as its name tells.
 

@@ -10,6 +10,7 @@ import typer
 from avow.cli._options import AsJson, Dataset, Device
 
 if TYPE_CHECKING:
+    from avow.core.contracts import Backbone as Network
     from avow.data.features import FeatureStore
 
 SHOWN = 20
@@ -18,6 +19,12 @@ SHOWN = 20
 Backbone = Annotated[str, typer.Option(help="Pixel network; `avow methods` lists them.")]
 Size = Annotated[int, typer.Option(help="Input pixels; 0: the network's own.")]
 Name = Annotated[str, typer.Option(help="Folder or hub name, for backbones that take one.")]
+Run = Annotated[
+    str,
+    typer.Option(
+        help="Trained model ('default' too) whose pixel network, size and grid to use."
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="Where to put them; default under AVOW_HOME.")]
 Images = Annotated[str, typer.Option(help="Image folder, where it is not the dataset's own.")]
 ReaderSettings = Annotated[
@@ -34,6 +41,7 @@ def features(
     size: Size = 256,
     grid: Annotated[int, typer.Option(help="Cells per side after pooling.")] = 6,
     name: Name = "",
+    run: Run = "",
     out: Out = None,
     images: Images = "",
     change: ReaderSettings = None,
@@ -60,11 +68,14 @@ def features(
     if images:
         settings["images"] = images
     opened = open_dataset(dataset, allow_code=True, **settings)
-    chosen: dict[str, Any] = {"size": size} if size else {}
-    if name:
-        chosen["name"] = name
-    network = folder.make(backbones, backbone, chosen, allow_code=True)  # typed
-    label = f"{backbone}-{name}" if name else backbone
+    if run:
+        network, label, size, grid = _of_run(run)
+    else:
+        chosen: dict[str, Any] = {"size": size} if size else {}
+        if name:
+            chosen["name"] = name
+        network = folder.make(backbones, backbone, chosen, allow_code=True)  # typed
+        label = f"{backbone}-{name}" if name else backbone
     where = out or default_folder(opened.name, label, size, grid)
     started = time.monotonic()
     store = extract(
@@ -79,6 +90,18 @@ def features(
     if verify:
         store.check_finite()
     _print(store, took, as_json)
+
+
+def _of_run(run: str) -> "tuple[Network, str, int, int]":
+    """The pixel network of a trained model, what its features are called, size and grid."""
+    from avow.assembly.model import Model
+    from avow.assembly.stores import features_label
+
+    model = Model.from_pretrained(run)
+    network, wanted = model.backbone, model.recipe.features
+    assert wanted is not None, "a model with a backbone asks for features"
+    label = features_label(wanted, model.own_backbone)
+    return network, label, wanted.size, wanted.grid
 
 
 def _print(store: "FeatureStore", took: float, as_json: bool) -> None:

@@ -269,7 +269,8 @@ class FeatureStore:
             raise BadFeatures(
                 f"The features in {str(self.folder)!r} were made by another backbone "
                 f"than the recipe's: {theirs}. Expected {ours}. Make them again with "
-                "`avow features`, or change the recipe."
+                "`avow features` (with --run where the model brings its own backbone), or "
+                "change the recipe."
             )
         if dataset is not None and dataset.fingerprint != self.manifest["fingerprint"]:
             raise BadFeatures(
