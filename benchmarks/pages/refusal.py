@@ -26,7 +26,7 @@ def render() -> str:
         "neither may fare worse.",
         "## Right at rank 1",
         right(document),
-        "The frozen backbone has no class for some of the nouns, and no caption names them: "
+        "The backbone has no class for some of the nouns, and no caption names them: "
         "[what was tried](../notes/shipped-model.md).",
         figures.command("python benchmarks/refusal.py"),
         figures.source("refusal"),
