@@ -1,6 +1,6 @@
 """Would people agree with the trust of the default model?
 
-    python benchmarks/people.py [--cache DIR] [--before trust-text.json] [--photographs 1000]
+    python benchmarks/people.py [--cache DIR] [--before trust-text.json] [--earlier people.json]
 
 Three galleries: Flickr8k test, as many of COCO's test photographs, and both together. Asked:
 captions whose photograph is there, 100 nouns that five pictures or more show, in four forms,
@@ -18,6 +18,7 @@ Nothing here is fitted but the promises of the last row.
 
 import argparse
 import itertools
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cache", type=Path, default=avow_home() / "benchmarks" / "people")
     parser.add_argument("--before", type=Path, help="a policy to show beside the shipped one")
+    parser.add_argument("--earlier", type=Path, help="this benchmark's file of another model")
     parser.add_argument("--photographs", type=int, default=1000)
     parser.add_argument("--captions", type=int, default=1500)
     chosen = parser.parse_args()
@@ -98,9 +100,22 @@ def main() -> None:
     experts = {
         name: judged_by_experts(lab, split, images, one) for name, one in policies.items()
     }
+    if chosen.earlier:
+        beside(json.loads(chosen.earlier.read_text()), rows, experts)
     path = keep("people", {"galleries": rows, "experts": experts, "seed": 0})
     print(f"experts: {experts}")
     print(f"-> {path}")
+
+
+def beside(earlier: dict[str, Any], rows: dict[str, Any], experts: dict[str, Any]) -> None:
+    """Keep what an earlier model and its policies reached beside the figures of now."""
+    names = {"now": "earlier", "before": "before"}
+    for name, kept in names.items():
+        for key, row in earlier["galleries"].items():
+            if name in row:
+                rows[key][kept] = row[name]
+        if name in earlier["experts"]:
+            experts[kept] = earlier["experts"][name]
 
 
 def first(name: str, photographs: int) -> Split:

@@ -9,7 +9,11 @@ GALLERIES = {
     "coco": "COCO test, a part",
     "flickr8k+coco": "both together",
 }
-LABELS = {"now": "shipped policy", "before": "policy before"}
+LABELS = {
+    "now": "shipped",
+    "earlier": "earlier model, policy fitted likewise",
+    "before": "earlier model, its first policy",
+}
 
 
 def render() -> str:
@@ -37,7 +41,7 @@ def render() -> str:
         "Share of random halves in which the answers of one half broke the promise of the "
         "other, which may be broken in one of ten.",
         promises(kept["galleries"]),
-        figures.command("python benchmarks/people.py --before POLICY"),
+        figures.command("python benchmarks/people.py --earlier people.json"),
         figures.source(FILE),
     )
 
