@@ -313,6 +313,25 @@ def undetermined(row: str) -> bool:
 
 
 @pytest.mark.data
+@pytest.mark.parametrize("family, arrays", [("dual_encoding", 23), ("hybrid_space", 37)])
+def test_systems_for_videos_are_met(oracles, run, family, arrays):
+    """Their files hold everything, and no tolerance stands beside them."""
+    code, rows, counts = run(oracles / "video", family)
+    assert (code, counts) == (0, (arrays, arrays, 0, 0)), "\n".join(rows)
+
+
+@pytest.mark.data
+def test_one_file_of_everything_is_red_where_it_is_off(oracles, run, tmp_path):
+    with np.load(oracles / "video" / "dual_encoding.npz") as recorded:
+        arrays = {key: recorded[key] for key in recorded.files}
+    arrays["init_vid"] = arrays["init_vid"] + 1e-3
+    np.savez(tmp_path / "dual_encoding.npz", **arrays, surprise=np.ones(2))
+    code, rows, counts = run(tmp_path)
+    assert (code, counts) == (1, (23, 22, 1, 1))
+    assert any("surprise" in row and "NOT CHECKED" in row for row in rows)
+
+
+@pytest.mark.data
 def test_every_recorded_system_belongs_to_a_family(oracles, parity):
     assert [
         name for name in parity.names(oracles) if not name.startswith(tuple(FAMILIES))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from parity_systems._claims import Claim, not_yet
 from parity_systems._oracle import Oracle
 
-PREFIXES = ("de_", "hybrid_", "ce_")
+PREFIXES = ("ce_",)
 
 
 def recompute(oracle: Oracle) -> Iterator[Claim]:
