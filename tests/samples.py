@@ -13,6 +13,7 @@ from avow.data.opening import open_dataset
 
 SIZES = {"visual_dim": 12, "vocabulary": 30, "dim": 8, "word_dim": 6}
 SMALLER = {
+    "ce": {"dim": 32, "text_dim": 16, "clusters": 4},
     "dive": {"heads": 2, "head_dim": 8},
     "dual_encoding": {
         "visual_hidden": 16,

@@ -20,6 +20,7 @@ from avow.assembly.published import Imported, fit, translate
 from avow.assembly.published_checkpoint import Published, read_checkpoint
 from avow.core import folder
 from avow.core.contracts import Lesson, Regions, Tokens
+from avow.core.errors import WrongCheckpoint
 from avow.training.batches import Batch
 
 WEIGHTS = re.compile(r"w\d*:")
@@ -92,7 +93,12 @@ class Oracle:
         """The starting weights, and options with what `settings.json` corrects."""
         if self.is_one_file:
             return Published({"model": self._networks()}, {})
-        found = read_checkpoint(self.home / f"{self.name}_weights.pt")
+        path = self.home / f"{self.name}_weights.pt"
+        try:
+            found = read_checkpoint(path)
+        except WrongCheckpoint:  # a plain state, whose options are in settings.json alone
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            found = Published({"model": state}, {})
         corrected = {}
         for system, settings in read_json(self.home / "settings.json").items():
             if f"{self.name}_".startswith(f"{system}_"):
