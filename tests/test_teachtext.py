@@ -78,7 +78,7 @@ def test_the_gradient_leads_towards_the_teachers(tmp_path):
     scores = torch.zeros(3, 3, requires_grad=True)
     asked = lesson([0, 2, 3])
     for _ in range(300):
-        (value,) = loss.steps(lambda: [scores], asked)
+        (value,) = loss.steps(lambda: [scores], asked)  # noqa: B023
         (gradient,) = torch.autograd.grad(value, scores)
         with torch.no_grad():
             scores -= 0.005 * gradient
