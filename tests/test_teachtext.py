@@ -5,12 +5,17 @@ import re
 import numpy as np
 import pytest
 import torch
+from samples import SMALLER, small_recipe, write_precomp
 from torch.nn.functional import smooth_l1_loss
 
 from avow import losses
+from avow.assembly.evaluate import score_views
+from avow.assembly.recipe import Recipe
 from avow.core import folder
 from avow.core.contracts import Lesson
 from avow.core.errors import BadData, BadRecipe
+from avow.training.setup import enrol, open_data
+from avow.training.teachers import write_teacher
 
 VIDEO_OF = np.array([0, 0, 1, 2, 2, 2])
 
@@ -140,3 +145,34 @@ def test_hinge_may_be_the_mean_over_all_negatives():
         loss.steps(lambda: [scores], lesson([0, 1, 2, 3])) for loss in (hardest, whole)
     )
     torch.testing.assert_close(one, other / 8)
+
+
+# --- teachers from runs -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["vse_infty", "ce"])
+def test_a_model_teaches_what_it_finds(tmp_path, method):
+    """The mean of its views' similarities, whatever captions are asked for."""
+    content = small_recipe(write_precomp(tmp_path / "data"))
+    content["method"] |= {"name": method, **SMALLER.get(method, {})}
+    recipe = Recipe.from_dict("small", content)
+    model, course = enrol(recipe, open_data(recipe), None)
+    write_teacher(model, course.train, tmp_path / "teachers" / "one.npz")
+    loss = folder.build(losses, "teachtext", teachers=str(tmp_path / "teachers" / "one.npz"))
+    whole = np.mean(score_views(model.views, course.train, course.train_table, "cpu"), 0)
+    pairs = torch.tensor([200, 3, 17])
+    expected = whole[course.train.image_of[pairs.numpy()]][:, pairs.numpy()]
+    np.testing.assert_allclose(loss.taught(pairs).numpy(), expected, atol=2e-3)
+
+
+def test_a_model_that_compares_parts_cannot_teach(tmp_path):
+    content = small_recipe(write_precomp(tmp_path / "data"))
+    content["method"] |= {"name": "scan"}
+    recipe = Recipe.from_dict("small", content)
+    model, course = enrol(recipe, open_data(recipe), None)
+    with pytest.raises(BadRecipe) as caught:
+        write_teacher(model, course.train, tmp_path / "one.npz")
+    assert str(caught.value) == (
+        "The method 'scan' compares parts, and a teacher needs one vector per item. Expected a "
+        "run of a method that compares vectors, or of 'ce'."
+    )

@@ -11,7 +11,7 @@ with several steps, such as TCL, in the first one.
 Paper: Croitoru et al., "TeachText: CrossModal Generalized Distillation for Text-Video
 Retrieval", ICCV 2021. There a teacher has one text per video, and adds up the dot products of
 its experts without weights: their vectors one after the other are a vector of such a file.
-Without teachers it is the other loss alone.
+`training/teachers.py` writes such files from runs. Without teachers it is the other loss alone.
 """
 
 from collections.abc import Iterator, Sequence
