@@ -110,15 +110,18 @@ def test_a_teacher_of_another_split_is_refused(tmp_path):
 )
 def test_a_teacher_that_does_not_fit_together_is_refused(tmp_path, texts, video_of, wrong):
     written(tmp_path / "one.npz", texts, video_of=video_of)
+    loss = folder.build(losses, "teachtext", teachers=[str(tmp_path / "one.npz")])
     with pytest.raises(BadData, match=re.escape(f"has {wrong}. Expected vectors of one width")):
-        folder.build(losses, "teachtext", teachers=[str(tmp_path / "one.npz")])
+        loss.taught(torch.arange(2))
 
 
 def test_a_teacher_that_is_no_file_of_vectors_is_refused(tmp_path):
     (tmp_path / "one.npz").write_bytes(b"nothing")
     for name in ("one.npz", "none.npz"):
+        # opened by the first lesson: a saved model is opened without its teachers
+        loss = folder.build(losses, "teachtext", teachers=[str(tmp_path / name)])
         with pytest.raises(BadData, match=r"Expected an \.npz with videos, texts and video_of"):
-            folder.build(losses, "teachtext", teachers=[str(tmp_path / name)])
+            loss.taught(torch.arange(2))
 
 
 def test_settings_of_the_other_loss_are_checked():

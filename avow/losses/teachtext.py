@@ -16,6 +16,7 @@ its experts without weights: their vectors one after the other are a vector of s
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -92,9 +93,21 @@ class Teacher:
 
 @dataclass(frozen=True)
 class TeachText(Loss):
+    """The files of teachers are opened by the first lesson.
+
+    A saved model is opened without them: they may be elsewhere, and a file that a stranger's
+    model names is not read.
+    """
+
     base: Loss
-    teachers: tuple[Teacher, ...]
+    teachers: tuple[Teacher | Path, ...]
     weight: float
+
+    @cached_property
+    def opened(self) -> tuple[Teacher, ...]:
+        return tuple(
+            one if isinstance(one, Teacher) else Teacher.open(one) for one in self.teachers
+        )
 
     @property
     def views(self) -> int:  # type: ignore[override]
@@ -125,7 +138,7 @@ class TeachText(Loss):
 
     def taught(self, pairs: Int[Tensor, " pairs"]) -> Scores:
         """The mean of what the teachers find."""
-        return torch.stack([teacher.similarity(pairs) for teacher in self.teachers]).mean(0)
+        return torch.stack([teacher.similarity(pairs) for teacher in self.opened]).mean(0)
 
 
 def build(
@@ -136,5 +149,5 @@ def build(
 ) -> TeachText:
     """base, settings: the other loss. teachers: files of vectors; weight: of their term."""
     listed = [teachers] if isinstance(teachers, str) else teachers
-    found = tuple(Teacher.open(Path(one)) for one in listed)
-    return TeachText(folder.make(losses, base, settings or {}), found, weight)
+    files = tuple(Path(one) for one in listed)
+    return TeachText(folder.make(losses, base, settings or {}), files, weight)
