@@ -4,7 +4,8 @@
     python benchmarks/parity.py DIR --only tcl_VSE vseinfty
 
 DIR holds, per system, its inputs, its starting weights and what it computed from them
-(`inputs_*.npz`, `*_weights.pt`, `*_out.npz`, `*_after_step*.pt`), and `tolerance.json`.
+(`inputs_*.npz`, `*_weights.pt`, `*_out.npz`, `*_after_step*.pt`), and `tolerance.json`; or one
+`.npz` per system with all of it, whose tolerance is that of its file in `parity_systems`.
 Weights come in as `avow import` brings them in. Every recorded array must be claimed by a
 file of `parity_systems`; the error of one is its largest difference over its largest entry.
 
@@ -16,7 +17,7 @@ import argparse
 import importlib
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -73,9 +74,9 @@ def main() -> int:
 def names(folder: Path) -> list[str]:
     """The systems of which the folder has numbers or weights."""
     kinds = ("_out.npz", "_weights.pt")
-    return sorted(
-        {path.name.removesuffix(kind) for kind in kinds for path in folder.glob(f"*{kind}")}
-    )
+    found = {path.name.removesuffix(kind) for kind in kinds for path in folder.glob(f"*{kind}")}
+    alone = {path.stem for path in folder.glob("*.npz") if not path.name.endswith(kinds)}
+    return sorted(found | {name for name in alone if not name.startswith("inputs_")})
 
 
 def families() -> list[ModuleType]:
@@ -102,7 +103,7 @@ def check(oracle: Oracle) -> Iterator[Row]:
             for claim in family.recompute(oracle):
                 if claim.array in recorded:
                     left.pop(claim.array, None)
-                    yield judge(oracle, claim)
+                    yield judge(oracle, claim, getattr(family, "TOLERANCE", {}))
         except UnknownName as missing:
             left = dict.fromkeys(left, f"not yet built. {missing}".partition(" There are")[0])
         except Exception as broken:  # one system that fails must not hide the others
@@ -111,10 +112,12 @@ def check(oracle: Oracle) -> Iterator[Row]:
         yield Row(oracle.name, name, "NOT CHECKED", why=why)
 
 
-def judge(oracle: Oracle, claim: Claim) -> Row:
+def judge(oracle: Oracle, claim: Claim, usual: Mapping[str, float]) -> Row:
+    """usual: the tolerance of a family, for systems whose one file has none beside it."""
     if claim.kind != "value":
         return Row(oracle.name, claim.array, claim.kind, why=claim.why)
-    limit = (oracle.tolerance or {}).get(claim.when)
+    tolerance = oracle.tolerance or (usual if oracle.is_one_file else {})
+    limit = tolerance.get(claim.when)
     if limit is None:
         why = f"tolerance.json has no {claim.when!r} for it"
         return Row(oracle.name, claim.label, "NOT CHECKED", why=why)

@@ -13,7 +13,15 @@ from avow.data.opening import open_dataset
 
 SIZES = {"visual_dim": 12, "vocabulary": 30, "dim": 8, "word_dim": 6}
 SMALLER = {
+    "ce": {"dim": 32, "text_dim": 16, "clusters": 4},
     "dive": {"heads": 2, "head_dim": 8},
+    "dual_encoding": {
+        "visual_hidden": 16,
+        "text_hidden": 16,
+        "visual_maps": 8,
+        "text_maps": 8,
+        "dropout_head": 0.0,
+    },
     "gsmn": {"dim": 64, "smooth": 4.0},
     "saf": {"similarity_dim": 32, "dropout_word": 0.0, "dropout_head": 0.0},
     "sgr": {"similarity_dim": 32, "dropout_word": 0.0, "dropout_head": 0.0},

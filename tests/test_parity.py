@@ -37,6 +37,8 @@ FAMILIES = (
 # the four steps after it magnify that. docs/notes/parity.md has the figures.
 UNDETERMINED = {"gsmn_dense_small": "after1_sims", "tcl_SGR_small": "after2_"}
 AT_MOST = 10  # times their tolerance
+VIDEO = [("dual_encoding", 23), ("hybrid_space", 37), ("ce_msrvtt", 61), ("ce_msvd", 67)]
+"""How many numbers of each system for videos are compared."""
 
 
 @pytest.fixture
@@ -310,6 +312,25 @@ def undetermined(row: str) -> bool:
     system, array, error, tolerance = found.groups()
     named = array.startswith(UNDETERMINED.get(system, "\0"))
     return named and float(error) <= AT_MOST * float(tolerance)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("family, arrays", VIDEO)
+def test_systems_for_videos_are_met(oracles, run, family, arrays):
+    """Their files hold everything, and no tolerance stands beside them."""
+    code, rows, counts = run(oracles / "video", family)
+    assert (code, counts) == (0, (arrays, arrays, 0, 0)), "\n".join(rows)
+
+
+@pytest.mark.data
+def test_one_file_of_everything_is_red_where_it_is_off(oracles, run, tmp_path):
+    with np.load(oracles / "video" / "dual_encoding.npz") as recorded:
+        arrays = {key: recorded[key] for key in recorded.files}
+    arrays["init_vid"] = arrays["init_vid"] + 1e-3
+    np.savez(tmp_path / "dual_encoding.npz", **arrays, surprise=np.ones(2))
+    code, rows, counts = run(tmp_path)
+    assert (code, counts) == (1, (23, 22, 1, 1))
+    assert any("surprise" in row and "NOT CHECKED" in row for row in rows)
 
 
 @pytest.mark.data

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from avow.core.contracts import PairedDataset, Regions
 from avow.core.errors import BadData, BadFeatures
 from avow.data.features import FeatureStore, NpyRows, Rows
+from avow.data.videos import VideoRows
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,13 @@ class FeaturedSplit:
             source, boxes = store.split(name), store.boxes
         elif split.features is not None:
             source, boxes = NpyRows(split), None
+        elif split.videos is not None:
+            source, boxes = VideoRows(split.image_ids, split.videos), None
+        elif split.files is None:
+            raise BadFeatures(
+                f"The split {name!r} of {dataset.name!r} has no features. Expected some where "
+                "the reader looks for them, or named in the recipe: data.features."
+            )
         else:
             raise BadFeatures(
                 f"The split {name!r} of {dataset.name!r} has photographs and no features. "
@@ -89,6 +97,11 @@ class FeaturedSplit:
     def dim(self) -> int:
         return int(self.source.shape[2])
 
+    @property
+    def padded(self) -> bool:
+        """Whether parts of nothing but zeros are padding."""
+        return isinstance(self.source, VideoRows)
+
     def features(self, images: Int[np.ndarray, " items"]) -> torch.Tensor:
         """The stored features of some images, in the stored precision."""
         return torch.from_numpy(self.source.rows(self.rows[images]))
@@ -97,7 +110,7 @@ class FeaturedSplit:
         """Some images as a method takes them, on the host."""
         features = self.features(images)
         self.refuse_broken(features, images)
-        return whole(features.float(), self.boxes_of(images))
+        return whole(features.float(), self.boxes_of(images), self.padded)
 
     def boxes_of(
         self, images: Int[np.ndarray, " items"]
@@ -123,10 +136,14 @@ class FeaturedSplit:
 def whole(
     features: Float[torch.Tensor, "items parts dim"],
     boxes: Float[np.ndarray, "#items parts 4"] | None,
+    padded: bool = False,
 ) -> Regions:
-    """Features of which every part is present."""
+    """Features of which every part is present, or all but those of zeros where `padded`."""
     items, parts, _ = features.shape
     present = torch.ones(items, parts, dtype=torch.bool, device=features.device)
+    if padded:
+        present = (features != 0).any(2)
+        present[:, 0] |= ~present.any(1)  # an item has at least one part
     places = None
     if boxes is not None:
         places = torch.from_numpy(boxes).to(features.device).expand(items, -1, -1)

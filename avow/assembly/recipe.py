@@ -46,13 +46,14 @@ class Training:
     epochs: int = 25
     batch: int = 128
     lr: float = 5e-4
-    optimiser: Literal["adamw", "adam"] = "adamw"
+    optimiser: Literal["adamw", "adam", "radam"] = "adamw"
     weight_decay: float = 0.01
     decay_after: int = 15
     """The learning rate is multiplied by `decay` once, after this many epochs."""
     decay: float = 0.1
-    schedule: Literal["step", "cosine"] = "step"
-    """Instead of one such step, "cosine" lowers the rate epoch by epoch towards 0."""
+    schedule: Literal["step", "cosine", "exponential"] = "step"
+    """Instead of one such step, "cosine" lowers the rate epoch by epoch towards 0, and
+    "exponential" multiplies it by `decay` after every epoch."""
     clip: float = 2.0
     """Largest gradient norm of each view."""
     pretrained_lr: float = 0.1

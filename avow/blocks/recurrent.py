@@ -62,6 +62,14 @@ class TwoWayGru(Gru):
         forwards, backwards = self._ways(steps, present)
         return (forwards + backwards) / 2 * present[..., None]
 
+    def side_by_side(
+        self,
+        steps: Float[Tensor, "items steps inside"],
+        present: Bool[Tensor, "items steps"],
+    ) -> Float[Tensor, "items steps twice"]:
+        """The states of both directions next to each other instead of their mean."""
+        return torch.cat(self._ways(steps, present), -1) * present[..., None]
+
     def with_end(
         self,
         steps: Float[Tensor, "items steps inside"],

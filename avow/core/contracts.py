@@ -28,6 +28,7 @@ from avow.core.datasets import PairedDataset as PairedDataset
 from avow.core.datasets import Split as Split
 from avow.core.errors import BadRecipe
 from avow.core.experts import Experts as Experts
+from avow.core.experts import TextFeatures as TextFeatures
 from avow.core.queries import QueryBatch as QueryBatch
 from avow.core.renamed import renamed
 from avow.core.times import Times as Times

@@ -1,5 +1,6 @@
 """Captioned images: what every dataset reader returns. Needs no torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,17 @@ from jaxtyping import Int
 
 from avow.core.fingerprint import of_text
 from avow.core.times import Times
+
+
+@dataclass(frozen=True)
+class VideoFeatures:
+    """Where the features of videos lie, which have any number of frames."""
+
+    experts: Mapping[str, Path]
+    """By the name of what computed them; several are put side by side, in this order. Each
+    is a file or a folder that `data/videos.py` reads."""
+    frames: int = 64
+    """Of a longer video so many frames are taken, evenly spaced; 0: all."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,8 @@ class Split:
     """For each image, its row in `features`."""
     boxes: Path | None = None
     """A `.npy` of where each of these regions lies [rows, regions, 4], in 0..1."""
+    videos: VideoFeatures | None = None
+    """Features of videos by their ids, where it comes with those."""
     times: Times | None = None
     """When each item begins and ends in its file, where the items are videos or moments."""
 

@@ -4,6 +4,9 @@
 
 Videos are described by networks for appearance, motion, sound, speech and more; a video
 without sound has no features of two of them. Experts differ in width and number of parts.
+
+Where features travel as one array, all experts stand side by side in it (`packed`): part
+by part, and a part that is all zeros is missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +18,17 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from avow.core.errors import BadFeatures
+
+
+@dataclass(frozen=True)
+class TextFeatures:
+    """Captions as features per token, which a frozen network computed beforehand, padded."""
+
+    features: Float[Tensor, "items parts dim"]
+    present: Bool[Tensor, "items parts"]
+
+    def to(self, device: torch.device | str) -> "TextFeatures":
+        return TextFeatures(self.features.to(device), self.present.to(device))
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,42 @@ class Experts:
     def available(self) -> Bool[Tensor, "items experts"]:
         """Which experts have at least one part of an item, in the order of `names`."""
         return torch.stack([mask.any(1) for mask in self.present.values()], 1)
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Numbers per part of every expert."""
+        return {name: features.shape[2] for name, features in self.features.items()}
+
+    def packed(self) -> Float[Tensor, "items parts dim"]:
+        """All experts side by side, padded with zeros to the most parts of any of them."""
+        longest = max(features.shape[1] for features in self.features.values())
+        side_by_side = [
+            pad(
+                features.masked_fill(~self.present[name][..., None], 0),
+                (0, 0, 0, longest - features.shape[1]),
+            )
+            for name, features in self.features.items()
+        ]
+        return torch.cat(side_by_side, 2)
+
+    @classmethod
+    def unpacked(
+        cls,
+        features: Float[Tensor, "items parts dim"],
+        present: Bool[Tensor, "items parts"],
+        widths: Mapping[str, int],
+    ) -> "Experts":
+        """What `packed` put side by side; parts that are not `present` have no expert."""
+        if sum(widths.values()) != features.shape[2]:
+            listed = ", ".join(f"{name} {width}" for name, width in widths.items())
+            raise BadFeatures(
+                f"The features have {features.shape[2]} numbers per part, and the experts "
+                f"{sum(widths.values())}: {listed}. Expected features of these experts side "
+                "by side, in this order."
+            )
+        slices = features.split(list(widths.values()), dim=2)
+        found = dict(zip(widths, slices, strict=True))
+        return cls(found, {name: present & (part != 0).any(2) for name, part in found.items()})
 
     def to(self, device: torch.device | str) -> "Experts":
         return Experts(

@@ -33,20 +33,25 @@ class Photograph:
 
 
 def paired(
-    name: str, source: Path, photographs: Iterable[Photograph], splits: Iterable[str]
+    name: str,
+    source: Path,
+    photographs: Iterable[Photograph],
+    splits: Iterable[str],
+    item: str = "image",
 ) -> PairedDataset:
     """The dataset of these photographs in their order; a split without any is absent.
 
-    `source` is the file or folder to name when something is wrong with one of them.
+    `source` is the file or folder to name when something is wrong with one of them, and
+    `item` what one of them is.
     """
     groups: dict[str, list[Photograph]] = {split: [] for split in splits}
     seen: set[tuple[str, str]] = set()
     for photograph in photographs:
-        _check(photograph, source, seen)
+        _check(photograph, source, seen, item)
         groups[photograph.split].append(photograph)
     if not seen:
         raise BadData(
-            f"There are no images in '{source}'. Expected at least one with its "
+            f"There are no {item}s in '{source}'. Expected at least one with its "
             "captions. Check that the file is complete."
         )
     return PairedDataset(
@@ -54,20 +59,20 @@ def paired(
     )
 
 
-def _check(photograph: Photograph, source: Path, seen: set[tuple[str, str]]) -> None:
+def _check(photograph: Photograph, source: Path, seen: set[tuple[str, str]], item: str) -> None:
     listed = (photograph.split if photograph.shared else "", photograph.image_id)
     if listed in seen:
         raise BadData(
-            f"The image {photograph.image_id!r} is listed twice in '{source}'. "
-            "Expected every image once, in one split. Remove one of the two."
+            f"The {item} {photograph.image_id!r} is listed twice in '{source}'. "
+            f"Expected every {item} once, in one split. Remove one of the two."
         )
     if not photograph.captions:
         raise BadData(
-            f"The image {photograph.image_id!r} in '{source}' has no captions. "
-            "Expected at least one per image. Add its captions or remove the image."
+            f"The {item} {photograph.image_id!r} in '{source}' has no captions. "
+            f"Expected at least one per {item}. Add its captions or remove the {item}."
         )
     for caption in photograph.captions:
-        check_caption(caption, f"A caption of the image {photograph.image_id!r} in '{source}'")
+        check_caption(caption, f"A caption of the {item} {photograph.image_id!r} in '{source}'")
     seen.add(listed)
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from avow.core.contracts import Lesson, Loss, Similarities
 
-Reduce = Literal["sum", "mean"]
+Reduce = Literal["sum", "mean", "pairs"]
 
 
 def violation(
@@ -32,7 +32,7 @@ def violation(
 
 @dataclass(frozen=True)
 class Hinge(Loss):
-    """Summed over both directions and over the queries of the batch, or their mean."""
+    """Summed over both directions and over the queries of the batch, or a mean of them."""
 
     margin: float
     hardest: bool
@@ -55,7 +55,15 @@ class Hinge(Loss):
             value = to_text.amax(-1).sum() + to_image.amax(-1).sum()
         else:
             value = to_text.sum() + to_image.sum()
+        if self.reduce == "pairs":
+            return value / self._compared(lesson)
         return value / len(scores) if self.reduce == "mean" else value
+
+    def _compared(self, lesson: Lesson) -> Int[Tensor, ""] | int:
+        """How many violations were added up, of both directions."""
+        if self.hardest and lesson.epoch >= self.warm_up:
+            return sum(lesson.match.shape)
+        return (2 * (~lesson.match).sum()).clamp(min=1)
 
 
 def build(
@@ -67,7 +75,8 @@ def build(
 ) -> Hinge:
     """warm_up: epochs that sum over all negatives before the hardest one takes over.
 
-    reduce: sum over the batch, as most systems have it, or mean, as DivE does. risk_steps:
-    steps per batch; more than 1 compares losses at equal numbers of steps.
+    reduce: sum over the batch, as most systems have it; mean, as DivE does; or pairs, the mean
+    over all negatives that count, as CE does with `hardest = false`. risk_steps: steps per
+    batch; more than 1 compares losses at equal numbers of steps.
     """
     return Hinge(margin, hardest, warm_up, reduce, risk_steps)

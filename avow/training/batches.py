@@ -148,7 +148,7 @@ class Batches:
             features = features.to(self.device, non_blocking=True)
         else:
             features = self.resident[torch.from_numpy(images).to(self.device)]
-        return whole(features.float(), self.split.boxes_of(images))
+        return whole(features.float(), self.split.boxes_of(images), self.split.padded)
 
     def _load(self) -> Tensor | None:
         """All features on the device, where they fit."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import nn
-from torch.optim import Adam, AdamW, Optimizer
+from torch.optim import Adam, AdamW, Optimizer, RAdam
 
 from avow.assembly.recipe import Training
 from avow.core.contracts import Method
@@ -19,6 +19,9 @@ def build_optimiser(views: Sequence[Method], train: Training) -> Optimizer:
     if slow:
         chosen = [p for p in everything if id(p) in slow]
         groups.append({"params": chosen, "speed": train.pretrained_lr})
+    if train.optimiser == "radam":
+        decay = train.weight_decay
+        return RAdam(groups, lr=train.lr, weight_decay=decay, decoupled_weight_decay=True)
     kind = {"adamw": AdamW, "adam": Adam}[train.optimiser]
     fused = everything[0].is_cuda
     return kind(groups, lr=train.lr, weight_decay=train.weight_decay, fused=fused)
@@ -28,6 +31,8 @@ def set_rates(optimiser: Optimizer, train: Training, epoch: int) -> float:
     """Set every group's learning rate for `epoch` (from 0); return the main one."""
     if train.schedule == "cosine":
         rate = train.lr * (1 + math.cos(math.pi * epoch / train.epochs)) / 2
+    elif train.schedule == "exponential":
+        rate = train.lr * train.decay**epoch
     else:
         rate = train.lr * (train.decay if epoch >= train.decay_after else 1.0)
     for group in optimiser.param_groups:

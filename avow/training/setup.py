@@ -82,7 +82,8 @@ def fold_recipe(
     heavy = f"{dataset.name}/vse_infty_tcl_decl"
     usual = heavy if device.startswith("cuda") and heavy in names() else LIGHT
     found = Recipe.open(name or usual, [*changes, f"train.seed={seed}"])
-    brings = any(split.features is not None for split in dataset.splits.values())
+    splits = dataset.splits.values()
+    brings = any(split.features is not None or split.videos is not None for split in splits)
     features = None if brings and not name else found.features
     return replace(found, data={**found.data, "name": data}, features=features)
 

@@ -1,6 +1,11 @@
-"""The recorded numbers of one published system, its inputs and its imported weights."""
+"""The recorded numbers of one published system, its inputs and its imported weights.
+
+They lie in several files, or all in one: `NAME.npz`, whose weights are called `w:name`, or
+`w0:name`, `w1:name` ... where the system has several networks.
+"""
 
 import json
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +20,10 @@ from avow.assembly.published import Imported, fit, translate
 from avow.assembly.published_checkpoint import Published, read_checkpoint
 from avow.core import folder
 from avow.core.contracts import Lesson, Regions, Tokens
+from avow.core.errors import WrongCheckpoint
 from avow.training.batches import Batch
+
+WEIGHTS = re.compile(r"w\d*:")
 
 
 @dataclass(frozen=True)
@@ -48,14 +56,23 @@ def chosen_text(text: Tokens, rows: Tensor) -> Tokens:
 
 @dataclass(frozen=True)
 class Oracle:
-    """`NAME_out.npz` in a folder, and what lies beside it."""
+    """`NAME_out.npz` in a folder, and what lies beside it; or `NAME.npz` alone."""
 
     home: Path
     name: str
 
+    @property
+    def is_one_file(self) -> bool:
+        return (self.home / f"{self.name}.npz").is_file()
+
+    @cached_property
+    def weights(self) -> list[str]:
+        """The arrays that are starting weights."""
+        return [name for name in self.arrays if WEIGHTS.match(name)]
+
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        path = self.home / f"{self.name}_out.npz"
+        path = self.home / f"{self.name}{'' if self.is_one_file else '_out'}.npz"
         if not path.is_file():
             return {}
         with np.load(path) as recorded:
@@ -74,12 +91,27 @@ class Oracle:
     @cached_property
     def published(self) -> Published:
         """The starting weights, and options with what `settings.json` corrects."""
-        found = read_checkpoint(self.home / f"{self.name}_weights.pt")
+        if self.is_one_file:
+            return Published({"model": self._networks()}, {})
+        path = self.home / f"{self.name}_weights.pt"
+        try:
+            found = read_checkpoint(path)
+        except WrongCheckpoint:  # a plain state, whose options are in settings.json alone
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            found = Published({"model": state}, {})
         corrected = {}
         for system, settings in read_json(self.home / "settings.json").items():
             if f"{self.name}_".startswith(f"{system}_"):
                 corrected |= settings
         return Published(found.models, {**found.options, **corrected})
+
+    def _networks(self) -> dict[str, Tensor] | list[dict[str, Tensor]]:
+        """The state of the one network, or of each."""
+        states: dict[str, dict[str, Tensor]] = {}
+        for name in self.weights:
+            network, _, parameter = name.partition(":")
+            states.setdefault(network, {})[parameter] = torch.from_numpy(self.arrays[name])
+        return states["w"] if "w" in states else [states[key] for key in sorted(states)]
 
     @property
     def options(self) -> dict[str, Any]:

@@ -25,7 +25,9 @@ CAPTIONS = "captions.json"
 
 
 def recognises(root: Path) -> bool:
-    return (root / CAPTIONS).is_file()
+    """A folder of photographs may be elsewhere; one with features of videos is none."""
+    videos = any(root.glob("frames_*.npy")) or any(root.glob("experts/*.npy"))
+    return (root / CAPTIONS).is_file() and not videos
 
 
 def build(*, root: str, images: str = "images") -> PairedDataset:
