@@ -28,6 +28,13 @@ def test_learning_rates_over_epochs(schedule, rates):
     assert optimiser.param_groups[0]["lr"] == pytest.approx(rates[-1])
 
 
+def test_the_rate_may_be_cut_again_and_again():
+    train = Training(lr=1.0, epochs=8, decay=0.1, decay_after=2, decay_every=3)
+    optimiser = build_optimiser([folder.build(methods, "vsepp", **SIZES)], train)
+    found = [set_rates(optimiser, train, epoch) for epoch in range(8)]
+    assert found == pytest.approx([1, 1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01])
+
+
 def test_radam_begins_with_momentum_and_takes_weights_down_apart():
     """Its first steps divide by no variance: they are the gradient, and decay besides."""
     torch.manual_seed(0)

@@ -161,7 +161,7 @@ def test_a_part_without_a_name():
 def test_unknown_method_and_loss():
     assert message(UnknownName, "flickr8k/vse_infty_tcl", loss="tlc") == (
         "There is no 'tlc' in losses. Did you mean 'tcl'? There are: decl, hinge, ncr, "
-        "selhn, strangers, tcl, tcl_decl."
+        "selhn, strangers, tcl, tcl_decl, teachtext."
     )
 
 

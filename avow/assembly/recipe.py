@@ -49,10 +49,12 @@ class Training:
     optimiser: Literal["adamw", "adam", "radam"] = "adamw"
     weight_decay: float = 0.01
     decay_after: int = 15
-    """The learning rate is multiplied by `decay` once, after this many epochs."""
+    """The learning rate is multiplied by `decay` after this many epochs."""
+    decay_every: int = field(default=0, metadata=LATER)
+    """And again after every so many epochs from then on; 0: once."""
     decay: float = 0.1
     schedule: Literal["step", "cosine", "exponential"] = "step"
-    """Instead of one such step, "cosine" lowers the rate epoch by epoch towards 0, and
+    """Instead of such steps, "cosine" lowers the rate epoch by epoch towards 0, and
     "exponential" multiplies it by `decay` after every epoch."""
     clip: float = 2.0
     """Largest gradient norm of each view."""

@@ -34,10 +34,17 @@ def set_rates(optimiser: Optimizer, train: Training, epoch: int) -> float:
     elif train.schedule == "exponential":
         rate = train.lr * train.decay**epoch
     else:
-        rate = train.lr * (train.decay if epoch >= train.decay_after else 1.0)
+        rate = train.lr * train.decay ** _cuts(train, epoch)
     for group in optimiser.param_groups:
         group["lr"] = rate * group["speed"]
     return rate
+
+
+def _cuts(train: Training, epoch: int) -> int:
+    """How often the rate was cut before `epoch`."""
+    if epoch < train.decay_after:
+        return 0
+    return 1 + (epoch - train.decay_after) // train.decay_every if train.decay_every else 1
 
 
 def let_rest(views: Sequence[Method], resting: bool) -> None:
