@@ -5,6 +5,7 @@ sentence on stderr and exit code 1 (2 where the command itself was misspelt), ne
 traceback; AVOW_DEBUG=1 shows the traceback all the same.
 """
 
+import gc
 import os
 import sys
 from typing import Annotated
@@ -63,6 +64,8 @@ def root(
 
 def main() -> None:
     """Run the command line; the console script points here."""
+    if sys.argv[1:2] == ["search"]:
+        gc.disable()  # it ends soon: a collection would only walk over what was imported
     try:
         with training_half("This command"):
             app()

@@ -3,7 +3,6 @@
 import errno
 import importlib.util
 import ipaddress
-import secrets
 import socket
 import sys
 import webbrowser
@@ -107,6 +106,8 @@ def _token(host: str, token: str | None, no_token: bool) -> str | None:
     if no_token or (token is None and _is_loopback(host)):
         token = None
     else:
+        import secrets  # here: every command would wait for its cryptography
+
         token = token or secrets.token_urlsafe(16)
     if not _is_loopback(host):
         whom = "anybody who reaches it" if token is None else "whoever has the token"

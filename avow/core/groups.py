@@ -6,7 +6,8 @@ query; without labels every query is a group of its own.
 """
 
 import numpy as np
-from jaxtyping import Float, Int
+
+from avow.core.shapes import Float, Int
 
 
 def numbered(groups: Int[np.ndarray, " queries"] | None, queries: int) -> np.ndarray:
