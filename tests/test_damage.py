@@ -552,7 +552,7 @@ def test_the_command_says_what_is_damaged(command, index, tmp_path):
     assert (code, out) == (1, "") and "There is no index" in err
 
 
-COUNT = 60 if os.environ.get("AVOW_LONG_TESTS") else 30
+COUNT = 60 if os.environ.get("AVOW_LONG_TESTS") else 18
 
 
 @pytest.mark.slow

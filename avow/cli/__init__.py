@@ -64,6 +64,7 @@ def root(
 
 def main() -> None:
     """Run the command line; the console script points here."""
+    collecting = gc.isenabled()
     if sys.argv[1:2] == ["search"]:
         gc.disable()  # it ends soon: a collection would only walk over what was imported
     try:
@@ -86,3 +87,6 @@ def main() -> None:
     except KeyboardInterrupt:
         print("avow: stopped; what was finished is kept.", file=sys.stderr)
         raise SystemExit(130) from None
+    finally:
+        if collecting:
+            gc.enable()
