@@ -11,8 +11,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-import serving
+from search_samples import save_pictures
 
+import avow
 import avow.cli
 from avow.core.errors import CannotServe
 from avow.retrieval.store.catalogue import open_catalogue
@@ -102,8 +103,10 @@ def test_the_address_can_be_opened():
 
 
 @pytest.mark.slow
-def test_it_serves_until_it_is_ended(tmp_path_factory):
-    index = serving.index_once(tmp_path_factory.getbasetemp())
+def test_it_serves_until_it_is_ended(tmp_path):
+    index = tmp_path / "index"
+    save_pictures(tmp_path / "pictures", 2)
+    avow.index([tmp_path / "pictures"], index)
     environment = os.environ | {"AVOW_TOKEN": "sesame", "PYTHONUNBUFFERED": "1"}
     line = [sys.executable, "-m", "avow", "serve", "--index", str(index), "--port", "0"]
     with subprocess.Popen(
