@@ -11,8 +11,10 @@ from inspect import isclass, isfunction
 from typing import Any, ForwardRef, Literal, get_args, get_origin
 
 import jaxtyping
+from beartype import BeartypeConf, beartype
 
 _with_shapes = jaxtyping.jaxtyped
+_without_shapes = beartype(conf=BeartypeConf(violation_type=TypeError))  # as jaxtyping's is
 
 
 def install() -> None:
@@ -25,7 +27,7 @@ def checked(subject: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
     if subject is None:
         return partial(checked, typechecker=typechecker)
     if isfunction(subject) and not any(map(may_have_shape, subject.__annotations__.values())):
-        return typechecker(subject) if subject.__annotations__ else subject
+        return _without_shapes(subject) if subject.__annotations__ else subject
     return _with_shapes(subject, typechecker=typechecker)
 
 

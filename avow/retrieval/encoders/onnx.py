@@ -31,8 +31,8 @@ from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
 from avow.core.shapes import Bool, Float32, UInt8
 from avow.core.tokeniser import padded, token_ids
-from avow.data.wordpiece import FILE, WordPieces
 from avow.retrieval.encoders import bank
+from avow.retrieval.encoders.wordpiece import FILE, WordPieces
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
