@@ -8,13 +8,16 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from search_samples import save_pictures
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import avow
 import avow.cli
+from avow.cli._threads import limit_threads
 from avow.core.errors import CannotServe
 from avow.retrieval.store.catalogue import open_catalogue
 
@@ -100,6 +103,26 @@ def test_the_address_can_be_opened():
     assert face._address("0.0.0.0", 80, "a b") == (
         f"http://{socket.gethostname()}:80/?token=a%20b"
     )
+
+
+@dataclass
+class Sized:
+    """As much of a library as decides about threads."""
+
+    rows: int
+    dim: int = 512
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+def test_products_over_a_small_index_take_one_thread():
+    """Idle threads of a product would take longer than the search."""
+    with threadpool_limits(2, user_api="blas"):
+        for rows, threads in ((1_000_000, 2), (1_000, 1)):
+            limit_threads(Sized(rows))
+            pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+            assert {pool["num_threads"] for pool in pools} == {threads}
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import typer
 
 from avow.cli._options import AllowCode, IndexFolder, ModelOfIndex
 from avow.cli._terminal import busy
+from avow.cli._threads import limit_threads
 from avow.core.errors import CannotServe, MissingExtra, WrongIndex
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def _open(index: Path | None, model: str | None, allow_code: bool = False) -> "R
             f"The index in {str(retriever.library.folder)!r} holds nothing. Expected pictures "
             "or texts; put some in with `avow index FOLDER`."
         )
+    limit_threads(retriever.library)
     retriever.encoder.quicken()  # now, and not while somebody waits for the first answer
     return retriever
 
