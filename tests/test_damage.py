@@ -155,6 +155,7 @@ def test_only_the_blocks_that_are_read_are_verified(photos, tmp_path, small_bloc
         library.search(encoder().encode_texts(["red"]), 2, first)
         for damaged in (
             lambda: library.vectors(state.ids[7:]),
+            lambda: library.vectors(state.ids),  # of several blocks, of which the last is bad
             lambda: library.search(encoder().encode_texts(["red"]), 2),
             lambda: library.search_and_watch(encoder().encode_texts(["red"])[0], 2, first),
         ):
