@@ -8,9 +8,13 @@ import faulthandler
 import os
 from collections.abc import Generator, Iterator
 
+import checked_shapes
 import pytest
-from browser import browser, visit
-from hypothesis import settings
+
+checked_shapes.install()  # before anything imports the package
+
+from browser import browser, visit  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 __all__ = ["browser", "visit"]  # fixtures
 

@@ -1,6 +1,6 @@
 """Run by `torchrun` from test_parallel.py: training gradients, shared by all processes.
 
-Then, in the same two processes, the training run that the recipe `toy.toml` describes.
+Then, in the same two processes, the training runs of the recipes `apart` and `gathered`.
 """
 
 import sys
@@ -28,8 +28,9 @@ def main() -> None:
     for name, (gather, method) in CASES.items():
         found = gradient(accelerator, gather, method)
         torch.save(found, where / f"{name}-{accelerator.process_index}.pt")
-    words = ["train", str(where / "toy.toml"), "--out", str(where / "run"), "--device", "cpu"]
-    app(words, standalone_mode=False)
+    for name, more in (("apart", []), ("gathered", ["--json"])):
+        words = ["train", str(where / f"{name}.toml"), "--out", str(where / name), *more]
+        app([*words, "--device", "cpu"], standalone_mode=False)
     if dist.is_initialized():  # threads of gloo that outlive the process abort it
         dist.barrier()
         dist.destroy_process_group()

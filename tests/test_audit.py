@@ -385,7 +385,7 @@ def test_the_packaged_model_finds_slipped_captions(slipped, stored, tmp_path):
 def test_light_folds_from_stored_features(slipped, stored, tmp_path, noise):
     command = ["audit", str(slipped[0]), "--features", str(stored), "--folds", "2"]
     command += ["--out", str(tmp_path / "out"), "--device", "cpu"]
-    changes = ["--set", "train.batch=12", "--set", "train.epochs=3"]
+    changes = ["--set", "train.batch=12", "--set", "train.epochs=1"]
     changes += ["--set", f"noise.ratio={noise}"] if noise else []
     told = CliRunner().invoke(app, [*command, *changes])
     assert told.exit_code == 0, told.output

@@ -8,12 +8,16 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import serving
+from search_samples import save_pictures
+from threadpoolctl import threadpool_info, threadpool_limits
 
+import avow
 import avow.cli
+from avow.cli._threads import limit_threads
 from avow.core.errors import CannotServe
 from avow.retrieval.store.catalogue import open_catalogue
 
@@ -101,9 +105,31 @@ def test_the_address_can_be_opened():
     )
 
 
+@dataclass
+class Sized:
+    """As much of a library as decides about threads."""
+
+    rows: int
+    dim: int = 512
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+def test_products_over_a_small_index_take_one_thread():
+    """Idle threads of a product would take longer than the search."""
+    with threadpool_limits(2, user_api="blas"):
+        for rows, threads in ((1_000_000, 2), (1_000, 1)):
+            limit_threads(Sized(rows))
+            pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+            assert {pool["num_threads"] for pool in pools} == {threads}
+
+
 @pytest.mark.slow
-def test_it_serves_until_it_is_ended(tmp_path_factory):
-    index = serving.index_once(tmp_path_factory.getbasetemp())
+def test_it_serves_until_it_is_ended(tmp_path):
+    index = tmp_path / "index"
+    save_pictures(tmp_path / "pictures", 2)
+    avow.index([tmp_path / "pictures"], index)
     environment = os.environ | {"AVOW_TOKEN": "sesame", "PYTHONUNBUFFERED": "1"}
     line = [sys.executable, "-m", "avow", "serve", "--index", str(index), "--port", "0"]
     with subprocess.Popen(

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 def run(command, tmp_path):  # noqa: F811
     toml, out = tmp_path / "toy.toml", tmp_path / "run"
     data = write_precomp(tmp_path / "toy_precomp")
-    toml.write_text(as_toml(small_recipe(data, epochs=1)))
+    toml.write_text(as_toml(small_recipe(data, "vse_infty", epochs=1)))
     command("train", toml, "--out", out, "--json", "--device", "cpu")
     return out
 

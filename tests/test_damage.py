@@ -155,6 +155,7 @@ def test_only_the_blocks_that_are_read_are_verified(photos, tmp_path, small_bloc
         library.search(encoder().encode_texts(["red"]), 2, first)
         for damaged in (
             lambda: library.vectors(state.ids[7:]),
+            lambda: library.vectors(state.ids),  # of several blocks, of which the last is bad
             lambda: library.search(encoder().encode_texts(["red"]), 2),
             lambda: library.search_and_watch(encoder().encode_texts(["red"])[0], 2, first),
         ):
@@ -552,7 +553,7 @@ def test_the_command_says_what_is_damaged(command, index, tmp_path):
     assert (code, out) == (1, "") and "There is no index" in err
 
 
-COUNT = 60 if os.environ.get("AVOW_LONG_TESTS") else 30
+COUNT = 60 if os.environ.get("AVOW_LONG_TESTS") else 18
 
 
 @pytest.mark.slow

@@ -180,3 +180,16 @@ def test_a_kept_bank_that_is_damaged_is_encoded_again(tmp_path, monkeypatch):
     (kept,) = (tmp_path / "banks").iterdir()
     flip(kept)
     np.testing.assert_array_equal(bank.encoded(encoder), first)
+
+
+def test_a_document_is_intact_by_the_list_or_by_its_own_checksum(tmp_path):
+    """The list is read first, for it is quicker; a document written since has its own word."""
+    path = tmp_path / "policy.json"
+    seals.write_document(path, {"numbers": [1, 2, 3]})
+    seals.write_list(tmp_path, [path.name])
+    assert seals.read_document(path) == {"numbers": [1, 2, 3]}
+    seals.write_document(path, {"numbers": [4]})  # written anew, the list is of before
+    assert seals.read_document(path) == {"numbers": [4]}
+    path.write_text(path.read_text().replace("[4]", "[5]"))
+    with pytest.raises(seals.Damaged, match="its checksum does not fit"):
+        seals.read_document(path)

@@ -179,7 +179,7 @@ def _pair(visual: Regions) -> tuple[torch.Tensor, torch.Tensor]:
 def test_resumed_on_the_device(tmp_path, monkeypatch):
     """The same weights to rounding: some CUDA sums have no fixed order."""
     data = write_precomp(tmp_path / "toy_precomp")
-    content = small_recipe(data, epochs=3)
+    content = small_recipe(data, "vse_infty", epochs=3)
     run_recipe(content, tmp_path / "whole", device=None)
     monkeypatch.setattr(loop, "SAVE_EVERY", -1.0)
     learn, seen = loop.Learner.learn, 0

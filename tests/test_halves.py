@@ -109,6 +109,18 @@ def test_search_by_words_and_by_a_picture(home):
     assert shown.returncode in (0, 3) and "54 items searched" in shown.stdout, shown.stderr
 
 
+def test_one_search_imports_only_what_it_needs(home):
+    """Each of these takes a tenth of a cold search, or more."""
+    listed = (
+        f"import atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {CALL}"
+    )
+    done = run(listed, "search", "a red circle", "--index", "index", home=home, check=False)
+    imported = {name.partition(".")[0] for name in done.stderr.split()}
+    assert {"numpy", "onnxruntime", "avow"} <= imported
+    heavy = {"scipy", "sklearn", "jaxtyping", "asyncio", "unittest", "fastapi", "uvicorn"}
+    assert not heavy & imported
+
+
 def test_half_precision_rows(home):
     (home / "few").mkdir()
     for thing in THINGS[:3]:

@@ -43,17 +43,19 @@ def load(path: Path) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def gradients(tmp_path_factory):
-    """Where two processes left the gradients of every case and a run, started once for all.
+    """Where two processes left the gradients of every case and two runs, started once for all.
 
-    The run is one of VSRN by TCL, which does not gather.
+    One run is of VSRN by TCL and does not gather; the other is of VSE infinity and does.
     """
     where = tmp_path_factory.mktemp("gradients")
-    content = small_recipe(
-        write_precomp(where / "toy_precomp"), epochs=2, batch=12, words_changed=0.0
-    )
+    data = write_precomp(where / "toy_precomp")
+    content = small_recipe(data, epochs=2, batch=12, words_changed=0.0)
     content["method"] = {"name": "vsrn", "dim": 16, "word_dim": 8, "caption_dim": 8}
-    (where / "toy.toml").write_text(as_toml(content))
-    torchrun(str(TESTS / "parallel_gradients.py"), str(where))
+    (where / "apart.toml").write_text(as_toml(content))
+    gathered = small_recipe(data, epochs=2, batch=12, gather=True)
+    (where / "gathered.toml").write_text(as_toml(gathered))
+    done = torchrun(str(TESTS / "parallel_gradients.py"), str(where))
+    (where / "told.txt").write_text(done.stdout)
     return where
 
 
@@ -79,18 +81,20 @@ def test_without_gathering_processes_share_the_mean_of_their_own_batches(gradien
 
 
 @pytest.mark.slow
-def test_a_run_on_two_processes(tmp_path):
-    data = write_precomp(tmp_path / "toy_precomp")
-    toml = tmp_path / "toy.toml"
-    toml.write_text(as_toml(small_recipe(data, epochs=2, batch=12, gather=True)))
-    out = tmp_path / "run"
-    arguments = ["train", str(toml), "--out", str(out), "--device", "cpu", "--json"]
-    done = torchrun("-m", "avow", *arguments)
-    report = json.loads(done.stdout.strip().splitlines()[-1])
-    assert report["epochs"] == 2
+def test_a_run_on_two_processes(gradients):
+    out, lines = gradients / "gathered", (gradients / "told.txt").read_text().splitlines()
+    [told] = [json.loads(line) for line in lines if line.startswith("{")]
+    assert told["run"] == str(out) and told["epochs"] == 2  # one of the processes speaks
     lines = (out / "log.jsonl").read_text().splitlines()
     assert [json.loads(line)["batches"] for line in lines] == [10, 10]
     assert Model.from_pretrained(out).views and final_weights(out)
+
+
+@pytest.mark.long
+def test_the_command_itself_on_two_processes(gradients, tmp_path):
+    words = ["--out", str(tmp_path / "run"), "--device", "cpu", "--json"]
+    done = torchrun("-m", "avow", "train", str(gradients / "gathered.toml"), *words)
+    assert json.loads(done.stdout.strip().splitlines()[-1])["epochs"] == 2
 
 
 @pytest.mark.slow
@@ -99,6 +103,6 @@ def test_what_a_method_adds_itself_on_two_processes(gradients):
 
     And this run does not gather: each process learns from its own batch.
     """
-    lines = (gradients / "run" / "log.jsonl").read_text().splitlines()
+    lines = (gradients / "apart" / "log.jsonl").read_text().splitlines()
     losses = [json.loads(line)["loss"] for line in lines]
     assert losses[1] < losses[0]

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 from scipy import special
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold
 
 from avow.core.beta import betainc
-from avow.core.logistic import expit, logit
+from avow.core.groups import folds
+from avow.core.logistic import expit, fit_logistic, logit
 
 
 @pytest.mark.parametrize("x", [0.0, 0.05, 0.5, 0.9, 0.99, 1.0])
@@ -13,7 +16,7 @@ from avow.core.logistic import expit, logit
 def test_incomplete_beta(x, largest):
     rng = np.random.default_rng(0)
     a, b = rng.uniform(0.01, largest, (2, 200))
-    assert betainc(a, b, x) == pytest.approx(special.betainc(a, b, x), abs=1e-9)
+    assert betainc(a, b, x) == pytest.approx(special.betainc(a, b, x), rel=1e-9, abs=1e-12)
 
 
 def test_logistic_and_its_inverse():
@@ -22,3 +25,23 @@ def test_logistic_and_its_inverse():
     assert float(expit(0.3)) == pytest.approx(special.expit(0.3), abs=1e-16)
     shares = np.array([0.0, 1e-12, 0.2, 0.5, 1 - 1e-12, 1.0])
     assert np.allclose(logit(shares), special.logit(shares), rtol=1e-12)
+
+
+@pytest.mark.parametrize("strength", [1e-3, 0.3, 1e4])
+@pytest.mark.parametrize("slope", [0.3, 3.0, 50.0])
+def test_logistic_regression(strength, slope):
+    """The last slope takes steps that must be shortened."""
+    rng = np.random.default_rng(0)
+    features, weight = rng.standard_normal((400, 7)), rng.uniform(0.1, 2, 400)
+    happened = rng.random(400) < expit(slope * features[:, 0] - 1)
+    model = LogisticRegression(C=strength, solver="newton-cholesky")
+    model.fit(features, happened, weight)
+    wanted = np.append(model.coef_[0], model.intercept_)
+    assert fit_logistic(features, happened, weight, strength) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_folds_of_groups():
+    groups = np.random.default_rng(0).integers(40, size=300) ** 2
+    wanted = GroupKFold(5).split(groups, groups=groups)
+    for (fitted, held), (outside, inside) in zip(folds(groups, 5), wanted, strict=True):
+        assert np.array_equal(fitted, outside) and np.array_equal(held, inside)

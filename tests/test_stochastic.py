@@ -29,7 +29,7 @@ def data(tmp_path_factory):
 
 def model(data, **method) -> Model:
     torch.manual_seed(0)
-    content = small_recipe("toy")
+    content = small_recipe("toy", "vse_infty")
     content["method"] |= method
     recipe = Recipe.from_dict("toy", content)
     vocabulary = Vocabulary.from_captions(data.splits["train"].captions)

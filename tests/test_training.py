@@ -100,7 +100,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 
 
 def with_dropout(data: Path) -> dict:
-    content = small_recipe(data, epochs=3)
+    content = small_recipe(data, "vse_infty", epochs=3)  # which has statistics of batches too
     content["loss"]["agreement_steps"] = 0
     content["method"] |= {"dropout_word": 0.2, "dropout_image": 0.2, "dropout_head": 0.1}
     return content

@@ -5,6 +5,7 @@ sentence on stderr and exit code 1 (2 where the command itself was misspelt), ne
 traceback; AVOW_DEBUG=1 shows the traceback all the same.
 """
 
+import gc
 import os
 import sys
 from typing import Annotated
@@ -63,6 +64,9 @@ def root(
 
 def main() -> None:
     """Run the command line; the console script points here."""
+    collecting = gc.isenabled()
+    if sys.argv[1:2] == ["search"]:
+        gc.disable()  # it ends soon: a collection would only walk over what was imported
     try:
         with training_half("This command"):
             app()
@@ -83,3 +87,6 @@ def main() -> None:
     except KeyboardInterrupt:
         print("avow: stopped; what was finished is kept.", file=sys.stderr)
         raise SystemExit(130) from None
+    finally:
+        if collecting:
+            gc.enable()

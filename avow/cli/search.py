@@ -11,6 +11,7 @@ import typer
 
 from avow.cli._options import AllowCode, AsJson, IndexFolder, ModelOfIndex
 from avow.cli._terminal import bar, busy, console, printable
+from avow.cli._threads import limit_threads
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,6 +79,7 @@ def search(
 
         # one question is too small to share out
         retriever = Retriever.open(index, model, threads=1, allow_code=allow_code)
+        limit_threads(retriever.library)
         asked = {"image": image, "without": without, "where": where, "kind": kind}
         asked |= {"k": count, "risk": risk}
         found = retriever.search(text, **asked)

@@ -3,7 +3,6 @@
 import errno
 import importlib.util
 import ipaddress
-import secrets
 import socket
 import sys
 import webbrowser
@@ -17,6 +16,7 @@ import typer
 
 from avow.cli._options import AllowCode, IndexFolder, ModelOfIndex
 from avow.cli._terminal import busy
+from avow.cli._threads import limit_threads
 from avow.core.errors import CannotServe, MissingExtra, WrongIndex
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def _open(index: Path | None, model: str | None, allow_code: bool = False) -> "R
             f"The index in {str(retriever.library.folder)!r} holds nothing. Expected pictures "
             "or texts; put some in with `avow index FOLDER`."
         )
+    limit_threads(retriever.library)
     retriever.encoder.quicken()  # now, and not while somebody waits for the first answer
     return retriever
 
@@ -107,6 +108,8 @@ def _token(host: str, token: str | None, no_token: bool) -> str | None:
     if no_token or (token is None and _is_loopback(host)):
         token = None
     else:
+        import secrets  # here: every command would wait for its cryptography
+
         token = token or secrets.token_urlsafe(16)
     if not _is_loopback(host):
         whom = "anybody who reaches it" if token is None else "whoever has the token"

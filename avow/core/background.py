@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from avow.core.evidence import logsumexp
+from avow.core.shapes import Bool, Float, Int
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ Method: the continued fraction of Lentz, as in Press et al., "Numerical Recipes"
 import math
 
 import numpy as np
-from jaxtyping import Float
+
+from avow.core.shapes import Float
 
 _SMALL = 1e-300
 _STEPS = 10_000
-_log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
+_BETWEEN_CHECKS = 4  # a check costs as much as a step
 
 
 def betainc(
@@ -32,21 +33,41 @@ def betainc(
 
 def _fraction(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The continued fraction of the incomplete beta function."""
+    values = np.empty_like(a)
+    left = np.arange(len(a))  # those that have not converged
     c = np.ones_like(a)
-    d = 1 - (a + b) * x / (a + 1)
-    d[np.abs(d) < _SMALL] = _SMALL
-    d = 1 / d
+    d = _inverse(1 - (a + b) * x / (a + 1))
     value = d.copy()
     for m in range(1, _STEPS):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        twice = a + 2 * m
+        even = m * (b - m) * x / ((twice - 1) * twice)
+        odd = -(a + m) * (a + b + m) * x / (twice * (twice + 1))
         for term in (even, odd):
-            c = 1 + term / c
-            d = 1 + term * d
-            c[np.abs(c) < _SMALL] = _SMALL
-            d[np.abs(d) < _SMALL] = _SMALL
-            d = 1 / d
-            value *= c * d
-        if (np.abs(d * c - 1) < 1e-15).all():
+            c = _away_from_zero(1 + term / c)
+            d = _inverse(1 + term * d)
+            step = c * d
+            value *= step
+        if m % _BETWEEN_CHECKS:
+            continue
+        going = np.abs(step - 1) >= 1e-15
+        if not going.all():
+            values[left] = value
+            left, value = left[going], value[going]
+            a, b, x, c, d = (one[going] for one in (a, b, x, c, d))
+        if not len(left):
             break
-    return value
+    values[left] = value
+    return values
+
+
+def _log_gamma(values: np.ndarray) -> np.ndarray:
+    return np.fromiter(map(math.lgamma, values.tolist()), np.float64, len(values))
+
+
+def _away_from_zero(values: np.ndarray) -> np.ndarray:
+    values[np.abs(values) < _SMALL] = _SMALL
+    return values
+
+
+def _inverse(values: np.ndarray) -> np.ndarray:
+    return 1 / _away_from_zero(values)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
 
 from avow.core.fingerprint import of_text
+from avow.core.shapes import Int
 from avow.core.times import Times
 
 

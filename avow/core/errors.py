@@ -25,7 +25,7 @@ from contextlib import contextmanager
 
 TRAIN = "train"
 """The extra that brings `TRAIN_PACKAGES`: what a search with the shipped model never needs."""
-TRAIN_PACKAGES = frozenset({"torch", "transformers", "accelerate"})
+TRAIN_PACKAGES = frozenset({"torch", "transformers", "accelerate", "tokenizers"})
 
 
 class AvowError(Exception):

@@ -3,9 +3,9 @@
 from typing import Literal, get_args
 
 import numpy as np
-from jaxtyping import Float
 
 from avow.core.errors import BadRecipe
+from avow.core.shapes import Float
 
 EvidenceKind = Literal["exp", "relu", "softplus"]
 

@@ -5,8 +5,11 @@ independent queries. Whatever takes `groups` means one label per
 query; without labels every query is a group of its own.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
-from jaxtyping import Float, Int
+
+from avow.core.shapes import Float, Int
 
 
 def numbered(groups: Int[np.ndarray, " queries"] | None, queries: int) -> np.ndarray:
@@ -57,3 +60,21 @@ def running_sums(
     sums = np.empty(len(order))
     sums[order] = within
     return sums
+
+
+def folds(
+    groups: Int[np.ndarray, " queries"], count: int
+) -> Iterator[tuple[Int[np.ndarray, " fitted"], Int[np.ndarray, " held"]]]:
+    """The positions outside and inside each of `count` folds; groups stay together.
+
+    The largest group comes first, and each goes where there is least: sklearn's GroupKFold.
+    """
+    group = np.unique(groups, return_inverse=True)[1]
+    sizes = np.bincount(group)
+    fold, filled = np.zeros(len(sizes), int), np.zeros(count)
+    for name in np.argsort(sizes, kind="stable")[::-1]:
+        fold[name] = filled.argmin()
+        filled[fold[name]] += sizes[name]
+    for number in range(count):
+        held = fold[group] == number
+        yield np.flatnonzero(~held), np.flatnonzero(held)

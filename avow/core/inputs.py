@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 from avow.core.background import Background
 from avow.core.errors import BadData, BadRecipe
+from avow.core.shapes import Bool, Float
 
 Scores = Any
 """Arrays or tensors of numbers [queries, candidates], one or a sequence with one per view, or

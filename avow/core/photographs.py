@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import IO, Literal, cast
 
 import numpy as np
-from jaxtyping import UInt8
 from PIL import ExifTags, Image, ImageOps
 
 from avow.core import formats
 from avow.core.errors import BadData
+from avow.core.shapes import UInt8
 
 LARGEST = 89_478_485
 """Pixels that are decoded at once."""

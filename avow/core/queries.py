@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from avow.core.background import Background
 from avow.core.evidence import EvidenceKind
+from avow.core.shapes import Float
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64
 from PIL import Image
 
 from avow.core.evidence import EvidenceKind
 from avow.core.fingerprint import LENGTH
+from avow.core.shapes import Float, Float32, Int64
 
 LONGEST_TEXT = 10_000
 """Characters of a text that an encoder is given; models read far fewer."""

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from avow.core.errors import BadData
+from avow.core.shapes import Bool, Float, Int
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Int64
+
+from avow.core.shapes import Bool, Int64
 
 LONGEST = 512
 """Numbers per caption that are kept."""

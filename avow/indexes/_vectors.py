@@ -1,9 +1,9 @@
 """What every engine asks of the vectors it is given, and how it ranks scores."""
 
 import numpy as np
-from jaxtyping import Float32, Int64, Num
 
 from avow.core.errors import BadFeatures
+from avow.core.shapes import Float32, Int64, Num
 
 
 def checked(vectors: Num[np.ndarray, "..."], dim: int) -> Float32[np.ndarray, "items dim"]:

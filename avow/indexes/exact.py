@@ -8,12 +8,12 @@ import json
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64
 
 from avow.core.documents import read_file
 from avow.core.errors import WrongIndex
 from avow.core.files import new_folder, recover
 from avow.core.searching import Index
+from avow.core.shapes import Float, Float32, Int64
 from avow.indexes._vectors import checked, last_of_each
 
 Best = tuple[Int64[np.ndarray, "queries _"], Float32[np.ndarray, "queries _"]]

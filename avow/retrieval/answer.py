@@ -3,9 +3,9 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from jaxtyping import Float
 from numpy import ndarray
 
+from avow.core.shapes import Float
 from avow.retrieval.understanding import Understanding
 from avow.trust.coherence import Number
 from avow.trust.policy import Judgements

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float64
 
+from avow.core.shapes import Float64
 from avow.retrieval.function_words import FUNCTION_WORDS
 from avow.retrieval.spelling import dictionary
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from PIL import Image
 
 from avow.core.errors import BadData
 from avow.core.photographs import upright_rgb
 from avow.core.searching import Encoder
+from avow.core.shapes import Float
 
 BLOCKS = 7
 """Blocks per side that a picture is cut into where a model shows no cells of its own."""

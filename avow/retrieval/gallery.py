@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int64
 
 from avow.core.background import Background
 from avow.core.evidence import EvidenceKind, log_evidence, logsumexp
 from avow.core.logistic import expit
+from avow.core.shapes import Bool, Float, Float32, Int64
 from avow.retrieval.library import Library
 from avow.retrieval.where import Where
 from avow.trust.coherence import Behind

@@ -10,8 +10,8 @@ their verdict is "check".
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float, Int
 
+from avow.core.shapes import Float, Int
 from avow.trust.coherence import agree, behind_features, one_of_first
 from avow.trust.gallery_sampling import predict
 from avow.trust.policy import Judgements, Policy, Verdict

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int64
 
 from avow.core.background import Background
 from avow.core.errors import WrongIndex, WrongTrust
@@ -24,6 +23,7 @@ from avow.core.fingerprint import of_text
 from avow.core.folder import AllowCode
 from avow.core.places import avow_home
 from avow.core.searching import Encoder, Ids, Nearest, Queries
+from avow.core.shapes import Float32, Int64
 from avow.retrieval.store.catalogue import (
     changing,
     check_rows,

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from jaxtyping import Float32
 from PIL import Image
 
 from avow.core.errors import BadQuery
 from avow.core.photographs import open_photograph
 from avow.core.searching import Encoder
+from avow.core.shapes import Float32
 from avow.retrieval.forms import one_form
 from avow.retrieval.understanding import Understanding, understand
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
 
+from avow.core.shapes import Float32, Float64, Int64
 from avow.retrieval.answer import Hit
 from avow.retrieval.commonness import commonness
 from avow.retrieval.gallery import Gallery

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from jaxtyping import Float, Int64
 from PIL import Image
 
 from avow.core.errors import BadQuery, WrongIndex, WrongTrust
 from avow.core.photographs import open_photograph
 from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
+from avow.core.shapes import Float, Int64
 from avow.retrieval.answer import HowMany, SearchResult, Uncertainty, Verdict, in_words
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain

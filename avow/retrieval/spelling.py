@@ -20,7 +20,8 @@ from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8, UInt64
+
+from avow.core.shapes import Float, Int, UInt8, UInt64
 
 FILE = Path(__file__).with_name("words.txt.gz")
 LONGEST = 22

@@ -21,9 +21,9 @@ number) that holds four out of five of them.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from avow.core.logistic import expit, logit
+from avow.core.shapes import Bool, Float, Int
 from avow.trust.probability import Line, Probability, fit_probability
 
 TEN = 10

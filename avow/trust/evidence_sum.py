@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from avow.core.inputs import check_shares
+from avow.core.shapes import Bool, Float, Int
 
 Bound = Literal["skewed", "normal", "bernstein"]
 CAUTION = 0.8

@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from avow.core.background import Background
 from avow.core.evidence import EvidenceKind
 from avow.core.queries import QueryBatch
+from avow.core.shapes import Bool, Float, Int
 from avow.trust.probability import STRENGTHS, Probability, fit_probability
 from avow.trust.top_k import TopKSummary, describe, summarise
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
+from avow.core.shapes import Bool, Float, Int
 from avow.trust.risk_control import Promise
 
 _SIZE_FACTOR = 4.0  # galleries this many times larger than any fitted one are a doubt

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from avow.core.background import Background
 from avow.core.errors import BadData, WrongTrust
@@ -35,6 +34,7 @@ from avow.core.inputs import Scores, background_of, views_of
 from avow.core.logistic import expit
 from avow.core.queries import QueryBatch
 from avow.core.renamed import renamed
+from avow.core.shapes import Bool, Float, Int
 from avow.trust.coherence import (
     TEN,
     Behind,

@@ -16,10 +16,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Num
 
 from avow.core.errors import BadData
-from avow.core.logistic import expit, logit
+from avow.core.groups import folds
+from avow.core.logistic import expit, fit_logistic, logit
+from avow.core.shapes import Bool, Float, Int, Num
 
 STRENGTHS = (0.03, 0.3, 3.0)
 _USUAL_LOG_SIZE, _LOG_SIZE_SCALE = 6.0, 2.0  # galleries of about 400 are the middle
@@ -150,14 +151,14 @@ def fit_probability(
     ready = (wide - centre) / scale
     weight = _weights(happened, balanced)
     strength = _best_strength(ready, happened, groups, weight, strengths)
-    model = _logistic(strength).fit(ready, happened, weight)
+    fitted = fit_logistic(ready, happened, weight, strength)
     return Probability(
         event,
         tuple(names),
         tuple(centre.tolist()),
         tuple(scale.tolist()),
-        tuple(model.coef_[0].tolist()),
-        float(model.intercept_[0]),
+        tuple(fitted[:-1].tolist()),
+        float(fitted[-1]),
         strength,
         len(happened),
     )
@@ -192,33 +193,19 @@ def _best_strength(
     weight: np.ndarray,
     strengths: Sequence[float],
 ) -> float:
-    from sklearn.metrics import log_loss  # only fitting needs it, and it is slow to import
-    from sklearn.model_selection import GroupKFold
-
-    folds = min(_FOLDS, len(np.unique(groups)))
-    if len(strengths) == 1 or folds < 2:
+    count = min(_FOLDS, len(np.unique(groups)))
+    if len(strengths) == 1 or count < 2:
         return float(strengths[0])
     losses = np.zeros(len(strengths))
-    for fitted, held in GroupKFold(folds).split(ready, happened, groups):
+    for fitted, held in folds(groups, count):
         if len(np.unique(happened[fitted])) < 2:
             continue
+        against = np.where(happened[held], -1.0, 1.0)
         for place, strength in enumerate(strengths):
-            model = _logistic(strength).fit(ready[fitted], happened[fitted], weight[fitted])
-            stated = model.predict_proba(ready[held])[:, 1]
-            losses[place] += log_loss(
-                happened[held],
-                stated,
-                normalize=False,
-                sample_weight=weight[held],
-                labels=[False, True],
-            )
+            found = fit_logistic(ready[fitted], happened[fitted], weight[fitted], strength)
+            raw = ready[held] @ found[:-1] + found[-1]
+            losses[place] += weight[held] @ np.logaddexp(0, against * raw)
     return float(strengths[int(losses.argmin())])
-
-
-def _logistic(strength: float) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(C=strength, solver="newton-cholesky", max_iter=100)
 
 
 def with_words(

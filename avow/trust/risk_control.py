@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from avow.core.beta import betainc
 from avow.core.groups import numbered, one_of_each, running_sums
 from avow.core.inputs import check_shares
+from avow.core.shapes import Bool, Float, Int
 
 Grouping = Literal["effective", "one"]
 """How members of a group count: for as much as they say, or one drawn for all."""
@@ -127,7 +127,7 @@ def promise(
     last = _last_of_equals(confidence[order])
     count = int(group.max(initial=-1)) + 1
     levels = _levels(size[last], alpha, delta, starts or _starts(count, alpha, delta))
-    found = _furthest(tail_probability(errors[last], size[last], alpha), levels)
+    found = _furthest(_p_values(errors[last], size[last], alpha, delta), levels)
     place = -1 if found is None else int(last[found])
     return Promise(
         threshold=None if found is None else float(confidence[order[place]]),
@@ -185,6 +185,25 @@ def tail_probability(
     right = answered - wrong
     some = right > 0
     return np.where(some, betainc(np.where(some, right, 1), wrong + 1, 1 - alpha), 1.0)
+
+
+def _p_values(
+    wrong: Float[np.ndarray, " n"],
+    answered: Float[np.ndarray, " n"],
+    alpha: float,
+    delta: float,
+) -> Float[np.ndarray, " n"]:
+    """`tail_probability` where it may be as small as delta, and 1 elsewhere.
+
+    With more errors than expected it is at least 1/e: that of a log-concave distribution (the
+    beta, with parameters of 1 and more) below its mean. Those p-values need not be computed.
+    """
+    some = wrong <= alpha * answered
+    if delta >= 1 / math.e:
+        some[:] = True
+    values = np.ones(len(wrong))
+    values[some] = tail_probability(wrong[some], answered[some], alpha)
+    return values
 
 
 def fewest_answers(alpha: float, delta: float) -> int:
@@ -260,7 +279,8 @@ def _furthest(
     A test that passes hands what it was given of delta to the next; one that fails loses it.
     """
     level, found = 0.0, None
-    for place, (chance, given) in enumerate(zip(chances, levels, strict=True)):
+    tests = zip(chances.tolist(), levels.tolist(), strict=True)
+    for place, (chance, given) in enumerate(tests):
         level += given
         if level > 0 and chance <= level:
             found = place

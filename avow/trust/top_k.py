@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from avow.core.background import Background
 from avow.core.evidence import logsumexp, top_positions
 from avow.core.queries import QueryBatch
+from avow.core.shapes import Bool, Float, Int
 
 SHOWN = 32
 TEMPERATURES = (0.5, 1.0, 2.0)

@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -20,6 +19,7 @@ from avow.core.files import new_file
 from avow.core.fingerprint import of_text
 from avow.core.places import avow_home
 from avow.core.searching import Encoder
+from avow.core.shapes import Float32
 
 TEXTS, VECTORS = "bank.json", "bank.safetensors"
 

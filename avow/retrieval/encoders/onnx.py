@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, UInt8
 from PIL import Image
 
 from avow.core.checksums import of_file
@@ -30,9 +29,10 @@ from avow.core.onnx import onnxruntime
 from avow.core.photographs import stretched
 from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
+from avow.core.shapes import Bool, Float32, UInt8
 from avow.core.tokeniser import padded, token_ids
-from avow.data.wordpiece import FILE, WordPieces
 from avow.retrieval.encoders import bank
+from avow.retrieval.encoders.wordpiece import FILE, WordPieces
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -126,14 +126,8 @@ def changing(link: sqlite3.Connection) -> Iterator[None]:
     """One transaction: all of it or nothing, and every changed row with its checksum."""
     if is_sealed(link):
         arm(link)
-    link.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(link):
         yield
-        link.execute("COMMIT")
-    except BaseException:
-        if link.in_transaction:
-            link.execute("ROLLBACK")
-        raise
 
 
 @contextmanager

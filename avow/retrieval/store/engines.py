@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64
 
 from avow import indexes
 from avow.core import folder
 from avow.core.errors import WrongIndex
 from avow.core.folder import AllowCode
 from avow.core.searching import Ids, Index, Nearest, Queries
+from avow.core.shapes import Int64
 from avow.indexes.exact import DEAD, Exact
 
 _AT_ONCE = 65536

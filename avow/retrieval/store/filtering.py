@@ -12,9 +12,9 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int64
 
 from avow.core.errors import BadQuery
+from avow.core.shapes import Int64
 from avow.retrieval.patterns import matches_any
 from avow.retrieval.store.catalogue import damage_told, open_catalogue, reading
 from avow.retrieval.store.items import ItemCheck

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from jaxtyping import Float32
 
 from avow.core import checksums
 from avow.core.background import Background
@@ -22,6 +21,7 @@ from avow.core.errors import WrongIndex
 from avow.core.evidence import EvidenceKind
 from avow.core.files import room_needed, save_array, write_text
 from avow.core.searching import Encoder
+from avow.core.shapes import Float32
 from avow.retrieval.encoders import bank
 from avow.retrieval.store.rows import Rows
 

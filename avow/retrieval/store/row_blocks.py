@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from jaxtyping import Int64
 
 from avow.core.errors import WrongIndex
+from avow.core.shapes import Int64
 from avow.retrieval.store.rows import Rows
 
 BLOCK_BYTES = 2**20
@@ -107,7 +107,7 @@ class Blocks:
         if self.complete:
             return
         needed = np.zeros(len(self._done), bool)
-        needed[slice(None) if places is None else np.unique(places // self._size)] = True
+        needed[slice(None) if places is None else places // self._size] = True
         with self._lock:
             lacking = np.flatnonzero(needed & ~self._done).tolist()
             wrong = self._wrong(lacking)

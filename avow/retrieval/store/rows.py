@@ -11,10 +11,10 @@ import os
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
 
 from avow.core.errors import WrongIndex
 from avow.core.files import room_needed
+from avow.core.shapes import Float
 
 
 class Rows:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32
 
 from avow.core.errors import WrongIndex
+from avow.core.shapes import Float32
 
 _ROUNDING = 0.01
 """Vectors of sixteen bits are this far from unit length at most, with room to spare."""

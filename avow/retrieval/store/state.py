@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int64
 
 from avow.core.errors import BadQuery, WrongIndex
 from avow.core.folder import AllowCode
+from avow.core.shapes import Bool, Int64
 from avow.indexes.exact import DEAD
 from avow.retrieval.store.catalogue import reading
 from avow.retrieval.store.engines import Searched, open_engine
