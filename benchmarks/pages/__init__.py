@@ -1,6 +1,7 @@
 """Pages of results: every figure in them is read from `benchmarks/results/*.json`.
 
-One module is one page under docs/results, and its `render` returns the Markdown.
+One module is one page under docs/results, and its `render` returns the Markdown; `papers`
+has those under docs/papers.
 `scripts/docs` writes the pages and compares them in continuous integration.
 """
 
@@ -10,6 +11,7 @@ from benchmarks.pages import (
     audit,
     consistency,
     noise,
+    papers,
     people,
     recall,
     refusal,
@@ -31,3 +33,5 @@ RESULTS: dict[str, Callable[[], str]] = {
     "consistency": consistency.render,
     "speed": speed.render,
 }
+
+PAPERS: dict[str, Callable[[], str]] = papers.PAPERS
