@@ -11,6 +11,7 @@ for keeps its row.
 
 import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,12 @@ def judge(lab: Lab, policy: Policy, name: str) -> dict[str, Any]:
     texts = lab.texts(asked)
     scores = list(lab.similarity(images, texts))
     found = {"plain": as_row(scores, split.image_of)}
-    ranks = shown(lab, policy, images, asked, split.image_of)
+    queries = Queries(asked, texts, split.image_of)
+    ranks = shown(lab, policy, images, queries)
     found["shown"] = {"text_to_image": recalls(ranks)}
     if len(images) > 2 * FOLD:
         found["1K folds"] = as_row(scores, split.image_of, fold=FOLD)
-        ranks = shown_in_folds(lab, policy, images, asked, split.image_of)
+        ranks = shown_in_folds(lab, policy, images, queries)
         found["1K folds, shown"] = {"text_to_image": recalls(ranks)}
     return found
 
@@ -74,16 +76,29 @@ def recalls(ranks: np.ndarray) -> list[float]:
     return [round(100 * float((ranks < cut).mean()), 2) for cut in CUTS]
 
 
+@dataclass(frozen=True)
+class Queries:
+    """Captions as they are asked, their vectors, and the photograph of each."""
+
+    asked: list[str]
+    vectors: np.ndarray
+    image_of: np.ndarray
+
+    def some(self, rows: np.ndarray, first: int) -> "Queries":
+        """Those of some rows; photographs are counted from `first` on."""
+        asked = [self.asked[row] for row in rows]
+        return Queries(asked, self.vectors[rows], self.image_of[rows] - first)
+
+
 def shown_in_folds(
-    lab: Lab, policy: Policy, images: np.ndarray, asked: list[str], image_of: np.ndarray
+    lab: Lab, policy: Policy, images: np.ndarray, queries: Queries
 ) -> np.ndarray:
     """The same with every thousand photographs as a gallery of its own, the rest left out."""
     found = []
     for first in range(0, len(images) - FOLD + 1, FOLD):
-        rows = np.flatnonzero((image_of >= first) & (image_of < first + FOLD))
-        texts = [asked[row] for row in rows]
-        part = images[first : first + FOLD]
-        found.append(shown(lab, policy, part, texts, image_of[rows] - first))
+        inside = (queries.image_of >= first) & (queries.image_of < first + FOLD)
+        own = queries.some(np.flatnonzero(inside), first)
+        found.append(shown(lab, policy, images[first : first + FOLD], own))
     return np.concatenate(found)
 
 
@@ -96,21 +111,19 @@ def as_row(scores: list[np.ndarray], image_of: np.ndarray, fold: int = 0) -> dic
     }
 
 
-def shown(
-    lab: Lab, policy: Policy, images: np.ndarray, asked: list[str], image_of: np.ndarray
-) -> np.ndarray:
+def shown(lab: Lab, policy: Policy, images: np.ndarray, queries: Queries) -> np.ndarray:
     """Where the right photograph stands as a search shows it; 999 beyond the 32 best."""
-    found, texts, usual = [], lab.texts(asked), lab.usual(images)
+    found, usual, asked = [], lab.usual(images), queries.asked
     words, common = np.array([len(text.split()) for text in asked]), commonness(asked)
-    for start in trange(0, len(image_of), AT_ONCE, desc="shown", leave=False):
+    for start in trange(0, len(asked), AT_ONCE, desc="shown", leave=False):
         part = slice(start, start + AT_ONCE)
-        similarity = lab.similarity(texts[part], images)
+        similarity = lab.similarity(queries.vectors[part], images)
         summary, order = summarise(QueryBatch(similarity, 1, lab.encoder.tau, "exp", usual))
         judged = policy.judge(
             summary, words[part], common=common[part], shown=order.shape[1], strict=False
         )
         places = np.take_along_axis(order, judged.order, 1)
-        right = places == image_of[part][:, None]
+        right = places == queries.image_of[part][:, None]
         found.append(np.where(right.any(1), right.argmax(1), 999))
     return np.concatenate(found)
 
