@@ -117,7 +117,8 @@ def test_features_of_another_backbone_are_refused(command, tmp_path):
     assert err == (
         f"avow: The features in {str(out)!r} were made by another backbone than the "
         "recipe's: 'efficientnet_lite0' (size 64). Expected 'efficientnet_lite2' (size 256). "
-        "Make them again with `avow features`, or change the recipe.\n"
+        "Make them again with `avow features` (with --run where the model brings its own "
+        "backbone), or change the recipe.\n"
     )
 
 

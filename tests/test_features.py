@@ -724,7 +724,8 @@ def test_features_of_another_backbone(store):
     assert str(caught.value) == (
         f"The features in {str(store.folder)!r} were made by another backbone than the "
         "recipe's: 'colours' (size 32). Expected 'colours' (size 64). Make them again "
-        "with `avow features`, or change the recipe."
+        "with `avow features` (with --run where the model brings its own backbone), or "
+        "change the recipe."
     )
 
 
