@@ -8,7 +8,9 @@ rSum, per view and for their average, and each recipe's ratio to the first one. 
 is not run again, so the command can be stopped and repeated, with more recipes if wanted.
 """
 
+import argparse
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from _report import keep
@@ -20,15 +22,20 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("recipes", nargs="+")
     chosen = parser.parse_args()
-    tasks = [Task(recipe, seed) for seed in chosen.seeds for recipe in chosen.recipes]
-    done = joined(train_all(tasks, chosen), chosen.name)
-    recipes = dict.fromkeys([*chosen.recipes, *(run["recipe"] for run in done)])
+    run(chosen.name, chosen.recipes, chosen)
+
+
+def run(name: str, wanted: Sequence[str], chosen: argparse.Namespace) -> None:
+    """Train and test every recipe with every seed; add them to the file of results."""
+    tasks = [Task(recipe, seed) for seed in chosen.seeds for recipe in wanted]
+    done = joined(train_all(tasks, chosen), name)
+    recipes = dict.fromkeys([*wanted, *(run["recipe"] for run in done)])
     summary = {
         recipe: summarise([run for run in done if run["recipe"] == recipe])
         for recipe in recipes
         if any(run["recipe"] == recipe for run in done)
     }
-    path = keep(chosen.name, {"summary": summary, "changes": chosen.changes, "runs": done})
+    path = keep(name, {"summary": summary, "changes": chosen.changes, "runs": done})
     show(summary)
     print(f"{len(done)} runs -> {path}")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from avow.assembly.recipe import Recipe
 from benchmarks.pages import PAPERS, RESULTS, figures, papers, readme
 
 ROOT = Path(__file__).parent.parent
@@ -50,6 +51,22 @@ def test_the_same_seeds_are_compared_seed_by_seed():
     assert found.spread == pytest.approx(1 / 3**0.5) and found.verdict == "agrees"
     apart = papers.Comparison("it helps", 5.0, [310.0, 280.0, 331.0], [300.0, 271.0], True)
     assert apart.verdict == "undecided: within the spread (2 seeds, unequal epochs)"
+
+
+RECIPES = sorted(
+    {
+        recipe
+        for items in papers.published("items").values()
+        for item in items.values()
+        for recipe in item["recipes"]
+    }
+)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_what_an_item_of_a_paper_needs_can_be_trained(recipe):
+    name, *changes = recipe.split("+")
+    Recipe.open(name, changes).build_loss()
 
 
 def test_what_a_paper_printed_adds_up_but_for_two_rows():
