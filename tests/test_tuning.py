@@ -92,15 +92,20 @@ def test_classes_are_held_to_those_of_the_frozen_backbone(backbone: Any, pixels:
     assert moved(keep=10.0) < 0.5 * moved(keep=0.0)
 
 
-def test_a_saved_model_brings_its_backbone(
-    backbone: Any, pixels: torch.Tensor, tmp_path: Path, animals_with_pixels: Model
-):
-    model = animals_with_pixels
+def tuned(model: Model, backbone: Any) -> Model:
+    """`model` with a backbone that is no longer the packaged one."""
     with torch.no_grad():
         backbone.network._conv_head.weight.mul_(1.1)
     model.tuned = backbone.fused()
     backbone.take(model.tuned)
     model.visual = {**model.visual, "identity": backbone.identity}
+    return model
+
+
+def test_a_saved_model_brings_its_backbone(
+    backbone: Any, pixels: torch.Tensor, tmp_path: Path, animals_with_pixels: Model
+):
+    model = tuned(animals_with_pixels, backbone)
     model.save_pretrained(tmp_path / "saved", half=True)
     opened = Model.from_pretrained(tmp_path / "saved")
     with torch.inference_mode():
@@ -137,12 +142,7 @@ def test_features_are_made_by_the_backbone_of_a_run(
     backbone: Any, pixels: torch.Tensor, tmp_path: Path, animals_with_pixels: Model
 ):
     """And are looked for where `avow features --run` puts them, apart from the frozen one's."""
-    model = animals_with_pixels
-    with torch.no_grad():
-        backbone.network._conv_head.weight.mul_(1.1)
-    model.tuned = backbone.fused()
-    backbone.take(model.tuned)
-    model.visual = {**model.visual, "identity": backbone.identity}
+    model = tuned(animals_with_pixels, backbone)
     model.save_pretrained(tmp_path / "saved")
     lines = []
     for number, picture in enumerate(pixels):
