@@ -1,6 +1,7 @@
 """Trust in answers: what is seen of them, probabilities that come true, promises, verdicts."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -156,6 +157,20 @@ def test_a_probability_survives_json():
     again = Probability.from_dict(json.loads(json.dumps(fitted.to_dict())))
     before = predict(fitted, hits.features, hits.gallery)
     np.testing.assert_array_equal(before, predict(again, hits.features, hits.gallery))
+
+
+def test_a_text_in_place_of_the_bias_costs_no_memory():
+    """numpy would make every other number as long as the text."""
+    named = ("a", "b")
+    numbers = tuple(0.5 for _ in range(2 * len(named) + 2))
+    model = Probability("right", named, numbers, numbers, numbers, 0.1, 1.0, 10)
+    assert Probability.from_dict(model.to_dict()) == model
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="bias"):
+        Probability.from_dict({**model.to_dict(), "bias": "x" * 10**6})
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 3 * 10**6  # the text itself is a third of that
 
 
 def test_nothing_is_learnt_from_one_kind_of_answer():

@@ -85,6 +85,9 @@ class Probability:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "Probability":
         """What `to_dict` gave; ValueError or TypeError where it can be no such model."""
+        # numpy would make every number as long as a text in its place
+        if not isinstance(content.get("bias"), int | float):
+            raise ValueError("the bias of a probability is no number")
         lists = {key: tuple(value) for key, value in content.items() if isinstance(value, list)}
         made = cls(**{**content, **lists})
         numbers = np.array([made.centre, made.scale, made.weights], float)
