@@ -283,6 +283,8 @@ class Lesson:
     """How far each view believes each pair to be rightly paired, 0 to 1."""
     epoch: int
     step: int
+    fits: Float[Tensor, "images texts"] | None = None
+    """How probable it is that a person says of each pair that it fits; None: nobody asked."""
 
     @classmethod
     def paired(cls, size: int, epoch: int = 0, step: int = 0, views: int = 1) -> "Lesson":
@@ -297,6 +299,11 @@ class Loss(ABC):
     views: int
     """How many networks are trained together."""
     weighs: ClassVar[bool] = False  # pairs by the trust of a lesson that it did not settle
+
+    @property
+    def needs_fits(self) -> bool:
+        """Whether its lessons must say which pairs besides the matches fit."""
+        return False
 
     @abstractmethod
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:

@@ -15,6 +15,10 @@ beside their average; #4 and #6 are those of #2, or `learn = "image"` and
 
 Ours: where pairs were judged beforehand (`train.trust`), each learns as far as its match is
 believed. A pair that nobody believes teaches nothing, not even that there is no match.
+
+Ours, too: a text fits more images than its own. `others = "left_out"` takes pairs that
+probably fit out of the negatives, and `others = "graded"` learns them as matches as far as
+they are probable (`training.caption_agreement` says how probable that is).
 """
 
 from collections.abc import Iterator
@@ -33,9 +37,11 @@ from avow.core.opinion import (
     disagreement,
     kl_to_uniform,
 )
-from avow.losses.decl import believed
+from avow.losses.decl import believed, shared
 
 Learn = Literal["both", "image", "text"]
+Others = Literal["wrong", "left_out", "graded"]
+_PROBABLE = 0.5
 
 
 @dataclass(frozen=True)
@@ -49,13 +55,18 @@ class Tcl(Loss):
     learn: Learn
     views: int
     risk_steps: int
+    others: Others = "wrong"
     weighs = True
+
+    @property
+    def needs_fits(self) -> bool:
+        return self.others != "wrong"
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
         sides = [believed(lesson.match, trust) for trust in lesson.trust]
         weight = min(self.kl_most, self.kl_rate * lesson.epoch)
         for _ in range(self.risk_steps):
-            yield self._risk(list(similarities()), sides, weight)
+            yield self._risk(list(similarities()), sides, lesson.fits, weight)
         if self.learn == "both" and lesson.epoch >= self.agree_from:
             for _ in range(self.agreement_steps):
                 yield agreement(*similarities(), tau=self.tau, evidence=self.evidence)
@@ -64,25 +75,33 @@ class Tcl(Loss):
         self,
         scores: list[Float[Tensor, "images texts"]],
         sides: list[Float[Tensor, "images texts"]],
+        fits: Float[Tensor, "images texts"] | None,
         kl_weight: float,
     ) -> Float[Tensor, ""]:
         """Each view learns the direction of its own."""
+        turned = None if fits is None else fits.T
         if self.learn == "text":
-            return self._learn(scores[0].T, sides[0].T, kl_weight)
-        to_text = self._learn(scores[0], sides[0], kl_weight)
+            return self._learn(scores[0].T, sides[0].T, turned, kl_weight)
+        to_text = self._learn(scores[0], sides[0], fits, kl_weight)
         if self.learn == "image":
             return to_text
-        return to_text + self._learn(scores[1].T, sides[1].T, kl_weight)
+        return to_text + self._learn(scores[1].T, sides[1].T, turned, kl_weight)
 
     def _learn(
         self,
         scores: Float[Tensor, "queries K"],
         target: Float[Tensor, "queries K"],
+        fits: Float[Tensor, "queries K"] | None,
         kl_weight: float,
     ) -> Float[Tensor, ""]:
         """Risk of the match plus evidence for anything else (TCL Eq. 8-10)."""
-        opinion = self._opinion(scores)
-        value = dirichlet_risk(opinion, target)
+        opinion, share = self._opinion(scores), target
+        if fits is not None and self.others == "left_out":
+            opinion = opinion.without((fits > _PROBABLE) & (target == 0))
+        elif fits is not None and self.others == "graded":
+            target = target.maximum(fits)
+            share = shared(target)
+        value = dirichlet_risk(opinion, share)
         if kl_weight > 0:
             rest = kl_to_uniform(opinion.discounted(target))
             value = value + kl_weight * target.amax(-1) * rest
@@ -114,12 +133,14 @@ def build(
     agree_from: int = 1,
     learn: Learn = "both",
     risk_steps: int = 1,
+    others: Others = "wrong",
 ) -> Tcl:
     """tau: evidence temperature. kl_rate: how fast the KL weight grows, per epoch.
 
     agreement_steps: T_max of the paper, extra steps per batch; 0 for none. risk_steps: steps
     on the risk per batch, 1 in the paper; more compares losses at equal numbers of steps.
+    others: what pairs of a batch are that no dataset matched, where captions say they fit.
     """
     views = 2 if learn == "both" else 1
     settings = (tau, evidence, kl_rate, kl_most, agreement_steps, agree_from, learn)
-    return Tcl(*settings, views, risk_steps)
+    return Tcl(*settings, views, risk_steps, others)

@@ -20,16 +20,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int
 
+from avow.blocks.sentences import sentence_vectors as sentence_vectors
 from avow.core.logistic import expit
 from avow.data.judgements import JudgedPairs
 from avow.data.words import word_tokenize
 from avow.study.human_agreement import STRICT
 from avow.study.short_queries import content_stems
 
-_AT_ONCE = 128
 _QUERIES_AT_ONCE = 1024
 
 Vectors = Float[np.ndarray, "texts dim"]
@@ -136,29 +135,4 @@ def _incidence(
     found = np.zeros((len(rows), len(number)), np.float32)
     owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     found[owner, [number[word] for row in rows for word in sorted(row)]] = 1
-    return found
-
-
-@torch.no_grad()
-def sentence_vectors(texts: Sequence[str]) -> Vectors:
-    """Unit vectors of all-MiniLM-L6-v2: the mean of the token states."""
-    from tokenizers import Tokenizer
-
-    from avow.blocks.lora_text import AdaptedTransformer
-    from avow.blocks.pretrained import text_files
-
-    tokeniser = Tokenizer.from_file(str(text_files("minilm") / "tokenizer.json"))
-    tokeniser.enable_truncation(max_length=256)
-    tokeniser.enable_padding()
-    network = AdaptedTransformer("minilm", 1).eval()
-    order = np.argsort([len(text) for text in texts], kind="stable")  # little padding
-    found = np.empty((len(texts), 384), np.float32)
-    for start in range(0, len(order), _AT_ONCE):
-        rows = order[start : start + _AT_ONCE]
-        read = tokeniser.encode_batch([texts[row] for row in rows])
-        ids = torch.tensor([one.ids for one in read])
-        present = torch.tensor([one.attention_mask for one in read]).bool()
-        states = network(ids, present)
-        means = (states * present[..., None]).sum(1) / present.sum(1, keepdim=True)
-        found[rows] = torch.nn.functional.normalize(means, dim=-1).numpy()
     return found

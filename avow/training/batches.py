@@ -21,6 +21,7 @@ from avow.core.errors import BadData
 from avow.core.seeds import generator
 from avow.data.captions import TokenTable
 from avow.data.corruption import corrupt_words, drop_regions, mask_regions
+from avow.training.caption_agreement import CaptionAgreement
 from avow.training.graphs import DEVICE
 
 RESIDENT = 24 * 2**30  # bytes of features that may live on an accelerator
@@ -64,6 +65,8 @@ class Batches:
         self.resident = self._load() if device.type != "cpu" else None
         self.trust: Float[Tensor, "views captions"] | None = None
         """How far each view believes each pair of the split; None believes all."""
+        self.agreement: CaptionAgreement | None = None
+        """Tells which pairs fit besides the matches, for a loss that asks."""
 
     def __len__(self) -> int:
         """Whole batches in an epoch; what is left over waits for the next epoch."""
@@ -110,6 +113,7 @@ class Batches:
                 self._trust(seen),
                 epoch,
                 step,
+                None if self.agreement is None else self.agreement.fits(seen),
             )
             visual = self.change(visual, train.regions_changed, draw)
             return Batch(visual, text.to(self.device), lesson)

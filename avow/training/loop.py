@@ -27,6 +27,7 @@ from avow.core.device import most_memory, multiplies_bf16
 from avow.core.errors import WrongCheckpoint
 from avow.core.seeds import mix
 from avow.training.batches import Batch, Batches
+from avow.training.caption_agreement import CaptionAgreement
 from avow.training.compare import Comparison
 from avow.training.graphs import Graphed
 from avow.training.log import Log
@@ -84,6 +85,9 @@ def train(
     if course.trust is not None:
         batches.trust = course.trust.expand(len(model.views), -1)
         sifted = Sifted(reached.epoch, batches.trust)
+    if loss.needs_fits:
+        said = (course.train.captions, course.train.image_of)
+        batches.agreement = CaptionAgreement.of(*said, accelerator.device)
     learner = Learner(accelerator, comparison, model.views, loss, optimiser, settings)
     log = Log(run, reached, enabled=accelerator.is_main_process)
     total = settings.epochs * len(batches)
