@@ -6,11 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 from PIL import Image
 from search_samples import save_two_towers
+from serving import wait_until
 from test_cli import command
 
 import avow
+from avow.api import create_app
 from avow.core.errors import BadData
 from avow.core.logistic import expit
 from avow.core.photographs import open_photograph
@@ -288,3 +291,22 @@ def test_none_is_transferred_where_none_is_wanted(command, made, tmp_path):
     _, told, _ = command(*words, "--model", made / "clip", "--transfer", 0)
     assert "ransferred" not in told
     assert avow.open(tmp_path / "index").search("a cat").verdict == "unjudged"
+
+
+@pytest.mark.slow
+def test_a_server_that_finds_enough_pictures_judges_from_then_on(made, tmp_path):
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for path in sorted((made / "pictures").iterdir())[:3]:
+        shutil.copy(path, pictures)
+    avow.index([pictures], tmp_path / "index", model=str(made / "clip"))
+    app = create_app(Retriever.open(tmp_path / "index"))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        asked = {"params": {"text": "a cat"}}
+        assert client.get("/api/search", **asked).json()["verdict"] == "unjudged"
+        shutil.copytree(made / "pictures", pictures, dirs_exist_ok=True)
+        number = client.post("/api/jobs", json={}).json()["id"]
+        wait_until(lambda: client.get(f"/api/jobs/{number}").json()["state"] == "done", 600)
+        says = client.get(f"/api/jobs/{number}").json()["says"]
+        assert says.startswith("57 new") and "Trust was transferred" in says
+        assert client.get("/api/search", **asked).json()["verdict"] != "unjudged"

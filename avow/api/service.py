@@ -18,10 +18,12 @@ from avow.api.pictures import Thumbnails, confined
 from avow.api.refusals import Refusal
 from avow.api.workers import Workers
 from avow.core.errors import BadQuery
+from avow.retrieval.encoders.lazy import Deferred
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Item
 from avow.retrieval.search import Retriever
 from avow.retrieval.store.report import Progress
+from avow.retrieval.transfer import trust_after_indexing
 
 _DRAWING = 2
 _READING = 2
@@ -66,7 +68,10 @@ class Service:
                 f"{report.new} new, {report.changed} changed, {report.moved} moved, "
                 f"{report.deleted} gone, {report.unchanged} as before."
             )
-            return " ".join([counts, *map(str, report.absent)])
+            told = [counts, *map(str, report.absent)]
+            if not report.stopped:
+                told.append(_judged(retriever, progress))
+            return " ".join(filter(None, told))
 
         return cls(
             retriever,
@@ -114,6 +119,17 @@ class Service:
         self.jobs.close()
         for pool in self._pools:
             pool.close()
+
+
+def _judged(retriever: Retriever, progress: Callable[[Progress], None]) -> str:
+    """Transfer trust to a model that has none, where there are pictures enough by now."""
+    model = Deferred(retriever.library.manifest["model"], "", lambda: retriever.encoder)
+    return trust_after_indexing(
+        retriever.library.folder,
+        model,
+        progress=progress,
+        allow_code=retriever.allow_code,
+    )
 
 
 def service_of(request: Request) -> Service:

@@ -56,7 +56,7 @@ class Retriever:
         threads: int = 0,
         allow_code: bool = False,
     ):
-        self.library, self._allow_code, self._threads = library, allow_code, threads
+        self.library, self.allow_code, self._threads = library, allow_code, threads
         self._encoder, self._device = encoder, device
         self._lock = threading.RLock()
         self._galleries: dict[tuple[str, str, str], Gallery] = {}
@@ -97,7 +97,7 @@ class Retriever:
         with self._lock:
             if self._encoder is None:
                 named = self.library.manifest["model"]
-                given = {"threads": self._threads, "allow_code": self._allow_code}
+                given = {"threads": self._threads, "allow_code": self.allow_code}
                 made = open_recorded(named, self._device, **given)
                 _same_model(made, self.library)
                 self._encoder = made

@@ -19,6 +19,7 @@ from benchmarks.pages import (
     ticks,
     transfer,
     trust,
+    understanding,
 )
 
 RESULTS: dict[str, Callable[[], str]] = {
@@ -26,6 +27,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "noise": noise.render,
     "trust": trust.render,
     "people": people.render,
+    "understanding": understanding.render,
     "ticks": ticks.render,
     "transfer": transfer.render,
     "refusal": refusal.render,
