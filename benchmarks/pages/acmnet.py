@@ -102,7 +102,8 @@ def compared(claim: str, one: str, other: str, item: str) -> Comparison:
     return Comparison(
         claim,
         rows[one]["rsum"] - rows[other]["rsum"],
-        *map(of_seeds, runs),
+        of_seeds(runs[0]),
+        of_seeds(runs[1]),
         usual=deviation(),
         barred=unequal_training(*runs),
         otherwise=not_yet("acmnet", item),
@@ -143,8 +144,9 @@ def elsewhere() -> list[Comparison]:
         files = published("items")["acmnet"]["Table 5"]["file"]
         name = kind.lower()
         runs = (f"coco_grid/acmnet_{name}_hinge", f"coco_grid/scan_{scan[5]}2{scan[7]}_hinge")
-        ours = [rsums(run, "model", files) for run in runs]
-        found.append(Comparison(claim, theirs, *ours, otherwise=missing, usual=deviation()))
+        gated, plain = (rsums(run, "model", files) for run in runs)
+        usual = deviation()
+        found.append(Comparison(claim, theirs, gated, plain, usual=usual, otherwise=missing))
     return found
 
 

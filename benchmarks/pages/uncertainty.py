@@ -74,10 +74,10 @@ def reliability() -> list[Comparison]:
             for place, column in enumerate(COLUMNS[:3]):
                 cut = column.upper().replace("R", "R@")
                 theirs = there[one][way][place] - there[other][way][place]
-                ours = [[area(query, MEASURES[kind], column)] for kind in (one, other)]
+                better, worse = ([area(query, MEASURES[x], column)] for x in (one, other))
                 usual = error(query, column) / 2**0.5
                 told = f"{way} retrieval, {cut}: {claim}"
-                found.append(Comparison(told, theirs, *ours, usual=usual, unit="area"))
+                found.append(Comparison(told, theirs, better, worse, usual=usual, unit="area"))
     return found
 
 

@@ -75,10 +75,9 @@ class Comparison:
         sides = (self.better or [], self.worse or [])
         fewest = min(map(len, sides))
         if fewest < 2:
-            known = self.usual is not None and fewest
-            return (
-                self.usual * math.sqrt(sum(1 / len(side) for side in sides)) if known else None
-            )
+            if self.usual is None or not fewest:
+                return None
+            return self.usual * math.sqrt(sum(1 / len(side) for side in sides))
         if len(sides[0]) == len(sides[1]):
             differences = [one - other for one, other in zip(*sides, strict=True)]
             return statistics.stdev(differences) / math.sqrt(len(differences))
