@@ -101,7 +101,7 @@ def test_what_a_paper_printed_adds_up_but_for_four_rows():
 
 EQUATIONS = [
     pytest.param(equation, id=f"{paper} {equation['no']}")
-    for paper in ("acmnet", "decl", "uncertainty")
+    for paper in ("tcl", "tcvse", "acmnet", "decl", "uncertainty")
     for equation in papers.published(paper)["equations"]
 ]
 

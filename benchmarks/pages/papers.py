@@ -12,6 +12,7 @@ from benchmarks.pages.verdicts import (
     VERDICT,
     Comparison,
     claims_table,
+    equations_table,
     published,
     signed,
 )
@@ -153,6 +154,8 @@ def tcl() -> str:
     return figures.page(
         "TCL on trial",
         f"{published('tcl')['paper']}. {SETTING} {VERDICT}",
+        "## Equations",
+        equations_table("tcl"),
         "## Table IV: what agreement adds, VSE∞",
         table,
         claims_table(claims),
@@ -181,6 +184,8 @@ def tcvse() -> str:
     return figures.page(
         "TcVSE on trial",
         f"{published('tcvse')['paper']}. {SETTING} {VERDICT}",
+        "## Equations",
+        equations_table("tcvse"),
         "## Table 3: what agreement adds",
         table,
         claims_table(claims),
