@@ -162,6 +162,7 @@ def split_of(run: Path) -> FeaturedSplit:
     return splits["test"]
 
 
+@pytest.mark.slow
 def test_a_run_without_dropout_has_no_models_to_draw(tmp_path, monkeypatch, toy):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     averaging = importlib.import_module("model_averaging")
