@@ -99,7 +99,7 @@ def test_unknown_recipe():
 def test_unknown_loss_setting():
     assert message(BadRecipe, "flickr8k/vse_infty_tcl", ["loss.taw=0.1"]) == (
         "'tcl' in losses has no setting 'taw'. Did you mean 'tau'? It has: tau, evidence, "
-        "kl_rate, kl_most, agreement_steps, agree_from, learn, risk_steps."
+        "kl_rate, kl_most, agreement_steps, agree_from, learn, risk_steps, others."
     )
 
 

@@ -5,7 +5,8 @@ as new values: what is stored is never written to. Published systems mask region
 their stored features, so that after three epochs almost all of them are gone.
 
 Papers: Chen et al., "Learning the Best Pooling Strategy", CVPR 2021 (words, regions);
-Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025 (masked regions).
+Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025 (masked regions);
+"Trust-consistent Visual Semantic Embedding for Image-Text Matching", 2022 (swapped words).
 """
 
 from collections.abc import Sequence
@@ -19,12 +20,13 @@ from avow.core.contracts import Regions, Tokens
 from avow.core.errors import BadRecipe
 from avow.data.captions import TokenTable
 
-KINDS = ("mask", "replace", "delete")
+KINDS = ("mask", "replace", "delete", "swap")
 SHARES = {"mask": 0.5, "replace": 0.1, "delete": 0.4}
-"""How often a changed word meets each fate, as published."""
+"""How often a changed word meets each fate in training, as published."""
+USUAL = tuple(SHARES)
 
 KEEP = -1
-MASK, REPLACE, DELETE = range(len(KINDS))
+MASK, REPLACE, DELETE, SWAP = range(len(KINDS))
 
 
 def corrupt_words(
@@ -32,13 +34,14 @@ def corrupt_words(
     rows: Int[Tensor, " rows"],
     ratio: float,
     generator: Generator,
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = USUAL,
     shares: Sequence[float] | None = None,
 ) -> Tokens:
     """The captions `rows`, each of their words changed with probability `ratio`.
 
-    A changed word is hidden, replaced by random numbers or deleted, all its sub-words
-    alike, as often as `shares` say for each of `kinds`. A caption keeps its first word
+    A changed word is hidden, replaced by random numbers, deleted or moved to the place of
+    another one, all its sub-words alike, as often as `shares` say for each of `kinds` (as
+    published, or equally often where "swap" is among them). A caption keeps its first word
     where all would go, and both its ends where the tokeniser needs them.
     """
     _check_ratio(ratio)
@@ -49,6 +52,12 @@ def corrupt_words(
     word = table.word[rows, : clean.ids.shape[1]].long()
     fates = _fates(word.amax(1) + 1, ratio, shared, table.fixed_ends, generator)
     fate = fates.gather(1, word.clamp(min=0))
+    if shared[SWAP] > 0:
+        counts = word.amax(1) + 1
+        place = _swapped(fates == SWAP, counts, table.fixed_ends, generator)
+        order = _in_order(place.gather(1, word.clamp(min=0)), clean.present)
+        clean = Tokens(clean.ids.gather(1, order), clean.present)
+        fate = fate.gather(1, order)
     # number 0 is padding, so it is no replacement
     random = torch.randint(1, table.size, clean.ids.shape, generator=generator)
     ids = clean.ids.masked_fill(fate == MASK, table.mask)
@@ -56,9 +65,11 @@ def corrupt_words(
     return _compacted(ids, clean.present & (fate != DELETE))
 
 
-def corrupt_captions(table: TokenTable, ratio: float, generator: Generator) -> TokenTable:
+def corrupt_captions(
+    table: TokenTable, ratio: float, generator: Generator, kinds: Sequence[str] = USUAL
+) -> TokenTable:
     """All captions of a table changed as `corrupt_words` does; every part is then a word."""
-    changed = corrupt_words(table, torch.arange(len(table.lengths)), ratio, generator)
+    changed = corrupt_words(table, torch.arange(len(table.lengths)), ratio, generator, kinds)
     place = torch.arange(changed.ids.shape[1]).expand_as(changed.ids)
     return replace(
         table,
@@ -133,6 +144,41 @@ def _fates(
     return fate
 
 
+def _swapped(
+    chosen: Bool[Tensor, "captions words"],
+    counts: Int[Tensor, " captions"],
+    fixed_ends: bool,
+    generator: Generator,
+) -> Int[Tensor, "captions words"]:
+    """Where each word goes: the chosen ones of a caption change places in a random circle.
+
+    A lone one changes places with the word after it, or with the one before it at the end.
+    """
+    place = torch.arange(chosen.shape[1]).expand_as(chosen)
+    chosen = chosen & (place < counts[:, None])  # beyond the last word fates are drawn too
+    number = chosen.sum(1, keepdim=True)
+    drawn = torch.rand(chosen.shape, generator=generator)
+    circle = drawn.masked_fill(~chosen, 2).argsort(1)  # the chosen ones come first
+    following = circle.gather(1, (place + 1) % number.clamp(min=1))
+    goes = place.scatter(1, circle, torch.where(place < number, following, circle))
+
+    first = int(fixed_ends)
+    last = counts[:, None] - 1 - first
+    alone = chosen.to(torch.uint8).argmax(1, keepdim=True)
+    beside = torch.where(alone < last, alone + 1, alone - 1)
+    lone = (number == 1) & (beside >= first) & (beside <= last)
+    beside = torch.where(lone, beside, alone)
+    goes = goes.scatter(1, alone, torch.where(lone, beside, goes.gather(1, alone)))
+    return goes.scatter(1, beside, torch.where(lone, alone, goes.gather(1, beside)))
+
+
+def _in_order(
+    place: Int[Tensor, "captions parts"], present: Bool[Tensor, "captions parts"]
+) -> Int[Tensor, "captions parts"]:
+    """Parts by the places of their words, sub-words in their order, padding last."""
+    return place.masked_fill(~present, place.shape[1] + 1).argsort(dim=1, stable=True)
+
+
 def _compacted(
     ids: Int[Tensor, "captions parts"], kept: Bool[Tensor, "captions parts"]
 ) -> Tokens:
@@ -152,7 +198,9 @@ def _shares(kinds: Sequence[str], shares: Sequence[float] | None) -> Float[Tenso
                 f"There is no way to change words called {kind!r}. Expected some of: "
                 f"{', '.join(KINDS)}."
             )
-    given = [SHARES[kind] for kind in kinds] if shares is None else list(shares)
+    known = all(kind in SHARES for kind in kinds)
+    usual = [SHARES[kind] if known else 1.0 for kind in kinds]
+    given = usual if shares is None else list(shares)
     if len(given) != len(kinds) or min(given, default=0) < 0 or sum(given) <= 0:
         raise BadRecipe(
             f"The shares {given} do not fit the kinds {list(kinds)}. Expected one for "

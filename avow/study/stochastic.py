@@ -38,7 +38,7 @@ from avow.trust.gallery_sampling import Query
 
 FROM_PIXELS = "stochastic_bn from pixels"
 PIXEL_PASSES = 50
-"""The paper's number of passes, where none is given."""
+"""Passes where no number is given; Hama et al. draw 100 models."""
 PIXEL_BATCH, PIXEL_BATCHES = 64, 20
 
 Measured = dict[str, Float[np.ndarray, " queries"]]

@@ -23,6 +23,11 @@ def load(name: str) -> Document:
     return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
 
 
+def exists(name: str) -> bool:
+    """Whether something was run for the file of results called `name`."""
+    return (RESULTS / f"{name}.json").is_file()
+
+
 @cache
 def recipe(name: str) -> Document:
     return tomllib.loads((RECIPES / f"{name}.toml").read_text("utf-8"))

@@ -5,18 +5,19 @@ What a paper printed is in `benchmarks/published/*.json`, what was found here in
 differences, and ours with the spread of its seeds.
 """
 
-import json
-import math
-import statistics
-from dataclasses import dataclass
-from functools import cache
-
-from benchmarks.pages import figures
+from benchmarks.pages import acmnet, decl, figures, uncertainty
 from benchmarks.pages.figures import Document, number, several
+from benchmarks.pages.verdicts import (
+    SETTING,
+    VERDICT,
+    Comparison,
+    claims_table,
+    equations_table,
+    published,
+    signed,
+)
 
-PUBLISHED = figures.ROOT / "benchmarks" / "published"
-FEWEST = 3
-"""Seeds on both sides, without which a verdict says how many there are."""
+KINDS = ("agrees", "disagrees", "undecided", "no verdict", "not run")
 VIEWS = ("image view", "text view", "both views")
 ABLATION = "papers/consistency"
 WITHOUT = "+loss.agreement_steps=0"
@@ -49,74 +50,6 @@ METHODS = {
     "RVSE++": "",
 }
 """Of Table V, by the names of their recipes; empty where there is none."""
-
-
-@cache
-def published(paper: str) -> Document:
-    return json.loads((PUBLISHED / f"{paper}.json").read_text("utf-8"))
-
-
-# --- verdicts ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The same difference in a paper and here; ours with all seeds of both sides."""
-
-    claim: str
-    theirs: float
-    better: list[float] | None
-    worse: list[float] | None
-    unequal: bool = False
-    """Whether both sides were trained for different numbers of epochs."""
-
-    @property
-    def ours(self) -> float | None:
-        if not self.better or not self.worse:
-            return None
-        return statistics.fmean(self.better) - statistics.fmean(self.worse)
-
-    @property
-    def spread(self) -> float | None:
-        """The standard error of our difference; None where a side has one seed.
-
-        Where both sides have the same seeds, of the differences seed by seed.
-        """
-        sides = (self.better or [], self.worse or [])
-        if min(map(len, sides)) < 2:
-            return None
-        if len(sides[0]) == len(sides[1]):
-            differences = [one - other for one, other in zip(*sides, strict=True)]
-            return statistics.stdev(differences) / math.sqrt(len(differences))
-        return math.sqrt(sum(statistics.variance(side) / len(side) for side in sides))
-
-    @property
-    def verdict(self) -> str:
-        if self.ours is None:
-            return "not run here yet"
-        fewest = min(len(self.better or []), len(self.worse or []))
-        doubts = [] if fewest >= FEWEST else [f"{fewest} seed{'s' if fewest > 1 else ''}"]
-        doubts += ["unequal epochs"] if self.unequal else []
-        few = f" ({', '.join(doubts)})" if doubts else ""
-        if self.spread is not None and abs(self.ours) <= 2 * self.spread:
-            return f"undecided: within the spread{few}"
-        return f"{'agrees' if self.ours * self.theirs > 0 else 'disagrees'}{few}"
-
-    @property
-    def told(self) -> str:
-        if self.ours is None:
-            return ""
-        around = "" if self.spread is None else f" ± {number(2 * self.spread, 1)}"
-        return f"{signed(self.ours)}{around}"
-
-
-def signed(value: float) -> str:
-    return f"{'+' if value >= 0 else '-'}{number(abs(value), 1)}"
-
-
-def verdicts(comparisons: list[Comparison]) -> str:
-    rows = [[one.claim, signed(one.theirs), one.told, one.verdict] for one in comparisons]
-    return figures.table(["claim", "paper: rSum", "here: rSum", "verdict"], rows)
 
 
 # --- with and without agreement ------------------------------------------------------------
@@ -214,16 +147,6 @@ def epochs(recipe: str) -> str:
 
 # --- the pages -----------------------------------------------------------------------------
 
-SETTING = (
-    "Flickr8k with features of grid cells here, Flickr30K with features of regions there: "
-    "levels cannot be compared, differences can."
-)
-VERDICT = (
-    "A verdict compares the sign of a difference there and here. It is undecided where ours is "
-    "within two standard errors of its seeds; fewer than three seeds, and unequal epochs, are "
-    "told."
-)
-
 
 def tcl() -> str:
     table, claims = ablation("tcl", "Table IV", "vse_infty")
@@ -231,9 +154,11 @@ def tcl() -> str:
     return figures.page(
         "TCL on trial",
         f"{published('tcl')['paper']}. {SETTING} {VERDICT}",
+        "## Equations",
+        equations_table("tcl"),
         "## Table IV: what agreement adds, VSE∞",
         table,
-        verdicts(claims),
+        claims_table(claims),
         STEPS,
         figures.command(
             f"python benchmarks/recipes.py {ABLATION} flickr8k/vse_infty_tcl "
@@ -243,7 +168,7 @@ def tcl() -> str:
         "The paper's row VSE++ has BERT as text encoder and ours a GRU. Its rSum of IMRAM and "
         "SAF as published is not the sum of its recalls.",
         methods,
-        verdicts(adds),
+        claims_table(adds),
         "Where a method learnt for more epochs with one loss than with the other, the verdict "
         "says so. Batches: [recipes](../reference/recipes.md).",
         "## Not on this page yet",
@@ -259,9 +184,11 @@ def tcvse() -> str:
     return figures.page(
         "TcVSE on trial",
         f"{published('tcvse')['paper']}. {SETTING} {VERDICT}",
+        "## Equations",
+        equations_table("tcvse"),
         "## Table 3: what agreement adds",
         table,
-        verdicts(claims),
+        claims_table(claims),
         STEPS,
         "## Not on this page yet",
         "Tables 1 and 2, Fig. 1 (R@1 against time), Fig. 3 (u against corruption) and Fig. 6 "
@@ -270,26 +197,58 @@ def tcvse() -> str:
     )
 
 
-def summary() -> str:
-    listed = {
+def everything() -> dict[str, list[Comparison]]:
+    """Every claim of every page, by paper and table."""
+    return {
         "[TCL](tcl.md), Table IV": ablation("tcl", "Table IV", "vse_infty")[1],
         "[TCL](tcl.md), Table V": gains()[1],
         "[TcVSE](tcvse.md), Table 3": ablation("tcvse", "Table 3", "tcvse")[1],
+        "[ACMNet](acmnet.md), Table 4": [*acmnet.gates(), *acmnet.factors()],
+        "[ACMNet](acmnet.md), Tables 1 and 5": acmnet.elsewhere(),
+        "[DECL](decl.md), Table 2": decl.without_noise(),
+        "[DECL](decl.md), Table 3": decl.squared_errors(),
+        "[Uncertainty](uncertainty.md), Table 1": uncertainty.averaging(),
+        "[Uncertainty](uncertainty.md), Table 2": uncertainty.reliability(),
     }
+
+
+def is_main(where: str, claim: str) -> bool:
+    """What the summary shows of the pages with many claims."""
+    if "ACMNet" in where:
+        return "gate" in claim or "hardest" in claim or "GT is better" in claim
+    if "DECL" in where:
+        return "adds to the hinge" in claim or "wrong" in claim or "SGRAF is" in claim
+    return "Uncertainty" not in where or "R@1:" in claim
+
+
+def summary() -> str:
+    listed = everything()
+    verdicts = [one.verdict for claims in listed.values() for one in claims]
+    counts = ", ".join(
+        f"{kind} {sum(text.startswith(kind) for text in verdicts)}" for kind in KINDS
+    )
     rows = [
-        [where, one.claim, signed(one.theirs), one.told, one.verdict]
+        [where, one.claim, signed(one.theirs), one.told, one.verdict.partition(": `")[0]]
         for where, claims in listed.items()
         for one in claims
+        if is_main(where, one.claim)
     ]
     return figures.page(
         "Claims of the papers, and what was found here",
-        f"Differences of rSum. {VERDICT}",
+        "Differences of rSum; of R@1 in percent and of areas under curves of R@K in the last "
+        f"paper. {VERDICT} Commands of what was not run are on the pages.",
+        f"Of {len(verdicts)} claims on the pages: {counts}. The main ones:",
         figures.table(["where", "claim", "paper", "here", "verdict"], rows),
-        "Wrong pairs in training (DECL): [noise](../results/noise.md). Feature and posterior "
-        "uncertainty, u and calibrated trust: [trust](../results/trust.md). Local similarities "
-        "gated by confidence (ACMNet): [recall](../results/recall.md). Pages of these three "
-        "papers in this form are not written yet.",
+        "Wrong pairs in training: [noise](../results/noise.md). All measures of doubt beside "
+        "each other: [trust](../results/trust.md).",
     )
 
 
-PAPERS = {"README": summary, "tcl": tcl, "tcvse": tcvse}
+PAPERS = {
+    "README": summary,
+    "tcl": tcl,
+    "tcvse": tcvse,
+    "acmnet": acmnet.render,
+    "decl": decl.render,
+    "uncertainty": uncertainty.render,
+}

@@ -156,6 +156,75 @@ def test_fixed_ends_stay():
     assert captions_of(tokens) == [[1, 8], [1, 2], [9, 10], [3, 6, 7]]
 
 
+def words_of(tokens, chosen: TokenTable) -> list[list[tuple[int, ...]]]:
+    """Captions of MIXED as words again; no two words of one caption begin alike."""
+    found = []
+    for row, ids in enumerate(captions_of(tokens)):
+        known = {word[0]: word for word in Spelled(False).words(MIXED[row % len(MIXED)])}
+        words, place = [], 0
+        while place < len(ids):
+            word = known[ids[place]]
+            assert ids[place : place + len(word)] == word  # sub-words stay together
+            words.append(tuple(word))
+            place += len(word)
+        found.append(words)
+    return found
+
+
+def test_swapped_words_change_places_and_nothing_else():
+    chosen = table(*MIXED * 200)
+    tokens = corrupt_words(chosen, every(chosen), 0.5, generator(3), ("swap",))
+    assert torch.equal(tokens.present, tokens.ids != 0)
+    orders = {kind: set() for kind in range(len(MIXED))}
+    for row, words in enumerate(words_of(tokens, chosen)):
+        whole = [tuple(word) for word in Spelled(False).words(MIXED[row % len(MIXED)])]
+        assert sorted(words) == sorted(whole)
+        orders[row % len(MIXED)].add(tuple(words))
+    assert [len(orders[kind]) for kind in (1, 2)] == [2, 1]  # two words, one word
+    assert len(orders[0]) > 20
+
+
+def test_at_ratio_1_every_word_is_swapped_away_from_its_place():
+    chosen = table(*MIXED * 100)
+    tokens = corrupt_words(chosen, every(chosen), 1.0, generator(4), ("swap",))
+    for row, words in enumerate(words_of(tokens, chosen)):
+        whole = [tuple(word) for word in Spelled(False).words(MIXED[row % len(MIXED)])]
+        stayed = [one for one, other in zip(words, whole, strict=True) if one == other]
+        assert stayed == (whole if len(whole) == 1 else [])
+
+
+def test_words_are_swapped_as_often_as_the_ratio_says():
+    """A lone word takes its neighbour along, so short captions move a little more."""
+    chosen = table(*[" ".join(map(str, range(1, 41)))] * 500)
+    tokens = corrupt_words(chosen, every(chosen), 0.3, generator(5), ("swap",))
+    moved = (tokens.ids != torch.arange(1, 41)).float().mean()
+    assert float(moved) == pytest.approx(0.3, abs=0.01)
+
+
+def test_a_lone_word_changes_places_with_its_neighbour():
+    """Of two words one is chosen half of the time, both a quarter: three quarters move."""
+    chosen = table(*["1 2-3"] * 4000)
+    tokens = corrupt_words(chosen, every(chosen), 0.5, generator(7), ("swap",))
+    moved = sum(caption == [2, 3, 1] for caption in captions_of(tokens)) / 4000
+    assert moved == pytest.approx(0.75, abs=0.02)
+
+
+def test_ends_that_are_fixed_are_not_swapped():
+    chosen = table(*["1 2 3 4"] * 300, *["1 2 3"] * 300, *["1 2"] * 300, fixed_ends=True)
+    tokens = corrupt_words(chosen, every(chosen), 0.7, generator(6), ("swap",))
+    found = {tuple(caption) for caption in captions_of(tokens)}
+    assert found == {(1, 2, 3, 4), (1, 3, 2, 4), (1, 2, 3), (1, 2)}
+
+
+def test_swapping_goes_with_the_other_kinds_equally_often():
+    chosen = many(words=40, captions=1000)
+    kinds = ("mask", "swap", "delete")
+    tokens = corrupt_words(chosen, every(chosen), 0.9, generator(5), kinds)
+    pieces = chosen.ids.numel()
+    assert float((tokens.ids == MASK).sum() / pieces) == pytest.approx(0.3, abs=0.01)
+    assert 1 - float(tokens.lengths.sum()) / pieces == pytest.approx(0.3, abs=0.01)
+
+
 def test_replacements_are_never_padding_and_reach_every_number():
     chosen = many()
     tokens = corrupt_words(chosen, every(chosen), 1.0, generator(1), ("replace",))
@@ -177,7 +246,7 @@ def test_unknown_kind_is_refused():
         corrupt_words(table("1"), torch.tensor([0]), 0.5, generator(1), ("shuffle",))
     assert str(caught.value) == (
         "There is no way to change words called 'shuffle'. Expected some of: mask, "
-        "replace, delete."
+        "replace, delete, swap."
     )
 
 
