@@ -26,8 +26,8 @@ STRENGTHS = (0.03, 0.3, 3.0)
 _USUAL_LOG_SIZE, _LOG_SIZE_SCALE = 6.0, 2.0  # galleries of about 400 are the middle
 _FOLDS = 5
 LOG_WORDS, COMMON = "log words", "common"
-NAME_WORDS = 3
-"""The most words of a query that is a name: an article and two more."""
+NAME_WORDS = 2
+"""The most words of a query that is a name, articles not counted."""
 
 Features = Float[np.ndarray, "hits features"]
 
