@@ -25,7 +25,7 @@ from avow.core.places import avow_home
 from avow.core.queries import QueryBatch
 from avow.data.opening import open_dataset
 from avow.retrieval.commonness import commonness
-from avow.retrieval.forms import one_form
+from avow.retrieval.forms import count_words, one_form
 from avow.trust.policy import Policy
 from avow.trust.top_k import summarise
 
@@ -114,7 +114,7 @@ def as_row(scores: list[np.ndarray], image_of: np.ndarray, fold: int = 0) -> dic
 def shown(lab: Lab, policy: Policy, images: np.ndarray, queries: Queries) -> np.ndarray:
     """Where the right photograph stands as a search shows it; 999 beyond the 32 best."""
     found, usual, asked = [], lab.usual(images), queries.asked
-    words, common = np.array([len(text.split()) for text in asked]), commonness(asked)
+    words, common = count_words(asked), commonness(asked)
     for start in trange(0, len(asked), AT_ONCE, desc="shown", leave=False):
         part = slice(start, start + AT_ONCE)
         similarity = lab.similarity(queries.vectors[part], images)

@@ -34,7 +34,7 @@ from avow.core.places import avow_home
 from avow.data.judgements import FILE, read_judgements
 from avow.data.opening import dataset_file, open_dataset
 from avow.retrieval.commonness import commonness
-from avow.retrieval.forms import one_form
+from avow.retrieval.forms import count_words, one_form
 from avow.study.human_agreement import STRICT
 from avow.study.human_hits import stands_for
 from avow.study.measures import weighted_auroc
@@ -62,7 +62,7 @@ class Asked:
         scored = ScoredQueries(similarity, match, 1, lab.encoder.tau, "exp", usual)
         self.scored = scored
         self.summary, self.order = summarise(scored.asked())
-        self.words = np.array([len(text.split()) for text in asked])
+        self.words = count_words(asked)
         self.common = commonness(asked)
 
     def judged(self, policy: Policy, risk: float | None = None) -> Judgements:

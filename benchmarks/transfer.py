@@ -44,6 +44,7 @@ from avow.data.opening import dataset_file, open_dataset
 from avow.data.words import word_tokenize
 from avow.metrics.calibration import expected_calibration_error
 from avow.retrieval.commonness import commonness
+from avow.retrieval.forms import count_words
 from avow.study import relevance_labels as fitting
 from avow.study.short_queries import absent_names, noun_names, with_article
 from avow.trust.fitting import CalibrationQueries, fit_search_policy
@@ -74,7 +75,7 @@ class Stranger:
             scores = (self.texts(bank) @ items).astype(np.float32)[None]
             usual = Background.from_scores([scores], self.tau)
         scored = ScoredQueries(similarity, match, 0, self.tau, "exp", usual)
-        words = np.array([len(text.split()) for text in texts])
+        words = count_words(texts)
         return CalibrationQueries("text", scored, words, commonness(texts))
 
 
@@ -154,7 +155,7 @@ def default_queries(lab: Lab, bank: list[str], part: str) -> CalibrationQueries:
     similarity = lab.similarity(lab.bank, items)
     nothing = np.zeros(similarity.shape[1:], bool)
     scored = ScoredQueries(similarity, nothing, 1, lab.encoder.tau, "exp", lab.usual(items))
-    words = np.array([len(text.split()) for text in bank])
+    words = count_words(bank)
     return CalibrationQueries("text", scored, words, commonness(bank))
 
 

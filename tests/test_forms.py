@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from avow.retrieval.forms import one_form, singular
+from avow.retrieval.forms import count_words, one_form, singular
 from avow.retrieval.spelling import dictionary
 
 
@@ -102,3 +102,13 @@ def test_a_singular_is_its_own_singular():
     plurals = [word for word in dictionary().words() if word.endswith("s") and word.isalpha()]
     assert len(plurals) > 1000
     assert [word for word in plurals if singular(singular(word)) != singular(word)] == []
+
+
+def test_articles_are_not_counted_as_words():
+    texts = ["a dog", "brown dog", "A brown dog", "the man on an island", "the", ""]
+    assert count_words(texts).tolist() == [1, 2, 2, 3, 1, 0]
+
+
+@given(st.sampled_from(["dog", "dogs", "a dog", "the dog", "photo of a dog"]))
+def test_every_form_of_a_name_has_as_many_words_as_it_is_asked_with(typed):
+    assert count_words([one_form(typed)]).tolist() == [1]

@@ -6,7 +6,11 @@ as well. Whatever is more than a name is asked for as it stands.
 """
 
 import re
+from collections.abc import Sequence
 
+import numpy as np
+
+from avow.core.shapes import Int64
 from avow.retrieval.function_words import FUNCTION_WORDS
 from avow.retrieval.spelling import dictionary
 
@@ -15,6 +19,7 @@ _PICTURE = re.compile(
     re.IGNORECASE,
 )
 _ARTICLE = re.compile(r"^(?:an?|the|some|any)\s+", re.IGNORECASE)
+_ARTICLES = frozenset({"a", "an", "the"})
 _NAME = re.compile(r"[a-z]+(?: [a-z]+)?")
 _IRREGULAR = {
     "men": "man",
@@ -69,3 +74,16 @@ def singular(noun: str) -> str:
     forms = [form for form in listed if singular(form) == form] or list(listed)
     best = min(forms, key=lambda form: listed[form], default=noun)
     return _IRREGULAR.get(best, best)
+
+
+def count_words(texts: Sequence[str]) -> Int64[np.ndarray, " texts"]:
+    """How many words each text has without its articles: "a dog" has one, "brown dog" two.
+
+    What is asked for by one word many pictures show, and trust reads that from this number.
+    """
+    every = [text.lower().split() for text in texts]
+    without = [sum(word not in _ARTICLES for word in words) for words in every]
+    return np.array(
+        [count or min(1, len(words)) for count, words in zip(without, every, strict=True)],
+        np.int64,
+    )

@@ -17,7 +17,7 @@ from avow.core.captions import check_caption
 from avow.core.errors import BadData, BadQuery
 from avow.core.searching import Encoder
 from avow.retrieval.commonness import commonness
-from avow.retrieval.forms import one_form
+from avow.retrieval.forms import count_words, one_form
 from avow.retrieval.gallery import slices
 from avow.retrieval.library import Library
 from avow.retrieval.question import ask
@@ -122,7 +122,7 @@ def scored(
             encoder.kind,
             usual,
         ),
-        np.array([len(text.split()) for text in forms]),
+        count_words(forms),
         commonness(forms),
     )
 

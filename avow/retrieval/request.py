@@ -8,6 +8,7 @@ import numpy as np
 from avow.core.shapes import Float32, Float64, Int64
 from avow.retrieval.answer import Hit
 from avow.retrieval.commonness import commonness
+from avow.retrieval.forms import count_words
 from avow.retrieval.gallery import Gallery
 from avow.retrieval.library import Library
 from avow.retrieval.question import Style
@@ -51,7 +52,7 @@ class Request:
 
     @property
     def words(self) -> Int64[np.ndarray, " 1"]:
-        return np.array([len(self.asked.split())])
+        return count_words([self.asked])
 
     @property
     def common(self) -> Float64[np.ndarray, " 1"] | None:

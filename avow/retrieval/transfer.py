@@ -24,6 +24,7 @@ from avow.retrieval.commonness import commonness
 from avow.retrieval.encoders import bank
 from avow.retrieval.encoders.lazy import Deferred
 from avow.retrieval.encoders.opening import open_encoder
+from avow.retrieval.forms import count_words
 from avow.retrieval.gallery import slices
 from avow.retrieval.library import Library
 from avow.retrieval.store.report import Progress
@@ -210,8 +211,7 @@ def _queries(
     unknown = np.zeros(similarity.shape[1:], bool)
     own = min(1, encoder.views - 1)
     scored = ScoredQueries(similarity, unknown, own, encoder.tau, encoder.kind, usual)
-    words = np.array([len(text.split()) for text in texts])
-    return CalibrationQueries("text", scored, words, commonness(texts))
+    return CalibrationQueries("text", scored, count_words(texts), commonness(texts))
 
 
 def _similarity(

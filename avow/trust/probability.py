@@ -25,9 +25,9 @@ from avow.core.shapes import Bool, Float, Int, Num
 STRENGTHS = (0.03, 0.3, 3.0)
 _USUAL_LOG_SIZE, _LOG_SIZE_SCALE = 6.0, 2.0  # galleries of about 400 are the middle
 _FOLDS = 5
-LOG_WORDS, COMMON = "log words", "common"
-NAME_WORDS = 3
-"""The most words of a query that is a name: an article and two more."""
+LOG_WORDS, COMMON, ONE_WORD = "log words", "common", "one word"
+NAME_WORDS = 2
+"""The most words of a query that is a name, articles not counted."""
 
 Features = Float[np.ndarray, "hits features"]
 
@@ -233,21 +233,32 @@ def of_query(
     features: Float[np.ndarray, "queries shown features"],
     words: Int[np.ndarray, " queries"],
     common: Float[np.ndarray, " queries"] | None,
+    wanted: Sequence[str] = (ONE_WORD,),
 ) -> tuple[tuple[str, ...], Float[np.ndarray, "queries shown more"]]:
     """Append what is known of the query itself, and its product with every feature.
 
     Hardly any picture stands out for what many show ("a dog", "man"), as none does for what is
-    not there; the same features mean more where people name a thing often.
+    not there; the same features mean more where people name a thing often. One word alone
+    fits far more pictures than two, so it is a column of its own. wanted: the names that a
+    policy was fitted with, where that column may be missing.
     """
     wide, wide_names = with_words(features, words), names_with_words(names)
     if common is None:
         return wide_names, wide
-    column = common.astype(np.float32)[:, None, None]
-    alone = np.broadcast_to(column, (*features.shape[:2], 1))
-    return (
-        (*wide_names, COMMON, *(f"{name} x {COMMON}" for name in names)),
-        np.concatenate([wide, alone, features * column], axis=2, dtype=np.float32),
-    )
+    one_word = ONE_WORD in wanted
+    kinds = {COMMON: common.astype(np.float32)}
+    if one_word:
+        kinds[ONE_WORD] = (words == 1).astype(np.float32)
+    columns, labels = [wide], list(wide_names)
+    for label, values in kinds.items():
+        column = values[:, None, None]
+        columns += [np.broadcast_to(column, (*features.shape[:2], 1)), features * column]
+        labels += [label, *(f"{name} x {label}" for name in names)]
+    if one_word:
+        both = (kinds[COMMON] * kinds[ONE_WORD])[:, None, None]
+        columns.append(np.broadcast_to(both, (*features.shape[:2], 1)))
+        labels.append(f"{COMMON} x {ONE_WORD}")
+    return tuple(labels), np.concatenate(columns, axis=2, dtype=np.float32)
 
 
 def kind_of(
