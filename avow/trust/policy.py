@@ -118,15 +118,17 @@ class Policy:
 
     def promised(self, risk: float, shown: int = SHOWN, delta: float | None = None) -> Promise:
         """The promise for a search that shows `shown` hits and accepts `risk`."""
-        made = self.promise
-        delta = delta or (DELTA if made is None else made.delta)
-        if made is not None and (made.alpha, made.delta) == (risk, delta):
-            return made
+        stored = self.promise
+        delta = delta or (DELTA if stored is None else stored.delta)
+        if stored is not None and (stored.alpha, stored.delta) == (risk, delta):
+            return stored
         if self.held is not None:
             return _promised(self, risk, self._concerned(shown), delta)
-        assert made is not None, "a policy has held-out answers, or a promise"
-        reason = f"the file of the policy keeps a promise for a risk of {made.alpha} only"
-        return Promise(None, risk, delta, made.event, made.queries, made.groups, 0, 0, reason)
+        assert stored is not None, "a policy has held-out answers, or a promise"
+        reason = f"the file of the policy keeps a promise for a risk of {stored.alpha} only"
+        return Promise(
+            None, risk, delta, stored.event, stored.queries, stored.groups, 0, 0, reason
+        )
 
     def judge(
         self,
@@ -203,7 +205,7 @@ class Policy:
             return self._agreed(summary, features, words, stated, order, shown, risk, different)
         concerned = self._concerned(min(shown, stated.shape[1]))
         score = one_of(stated[:, :concerned])
-        made = self.promised(self.default_risk if risk is None else risk, concerned)
+        promised = self.promised(self.default_risk if risk is None else risk, concerned)
         present = self.present(features[:, 0], sizes)
         slope, offset = self.answer[concerned - 1]
         return Judgements(
@@ -211,8 +213,8 @@ class Policy:
             stated[:, :shown],
             expit(slope * log_odds(score) + offset),
             present,
-            verdicts(made.answers(score), self.refuses(present, sizes, words)),
-            made,
+            verdicts(promised.answers(score), self.refuses(present, sizes, words)),
+            promised,
             [str(one) for one in different],
             self._odd(features[:, 0]),
             self.event,
@@ -234,14 +236,16 @@ class Policy:
         if self.line is not None:
             hits, anything, rho = agree(self.line(hits, words), self.line(anything, words))
         each = one_of_first(hits, rho)
-        made = self.promised(self.default_risk if risk is None else risk)
+        promised = self.promised(self.default_risk if risk is None else risk)
         return Judgements(
             np.array(order[:, :shown]),
             hits[:, :shown],
             each[:, min(shown, each.shape[1]) - 1],
             anything,
-            verdicts(made.answers(anything), self.refuses(anything, summary.gallery, words)),
-            made,
+            verdicts(
+                promised.answers(anything), self.refuses(anything, summary.gallery, words)
+            ),
+            promised,
             [str(one) for one in different],
             self._odd(features[:, 0]),
             self.event,
