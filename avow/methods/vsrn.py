@@ -185,8 +185,8 @@ class Vsrn(VectorMethod):
         if self.captioner is None or not isinstance(visual, Reasoned):
             return visual.parts.new_zeros(())
         assert isinstance(text, Worded), "both sides were encoded in training"
-        told = self.captioner(visual.regions, visual.regions_present, text.tokens)
-        return self.caption_weight * told
+        caption_loss = self.captioner(visual.regions, visual.regions_present, text.tokens)
+        return self.caption_weight * caption_loss
 
     def _finish(self, state: Float[Tensor, "items dim"]) -> Float[Tensor, "items 1 dim"]:
         # the cosine keeps full precision even where the encoders run in bfloat16
