@@ -55,7 +55,7 @@ class Extraction:
     """Cells per side after pooling."""
     batch: int = 128
     workers: int | None = None
-    """Threads that decode, one per processor core unless told."""
+    """Threads that decode, one per processor core by default."""
     device: str = "cpu"
     shard: int = 1024
     """Images per file."""

@@ -158,7 +158,7 @@ class Model:
     def learnt_from(self, dataset: PairedDataset) -> bool:
         """Whether the training split of `dataset` was learnt from, as far as its name tells.
 
-        The same pairs under another name are not known again.
+        The same pairs under another name are not recognised.
         """
         return learnt_from(self.history, dataset)
 

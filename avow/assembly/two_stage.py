@@ -4,7 +4,7 @@
 
 Only the pairs of the shortlists are scored. What is not on a query's shortlist stays behind
 it in the order of the vectors, so every query has a rank, and what the shortlists lose can
-be told by ranking every pair as well.
+be measured by ranking every pair as well.
 """
 
 from collections.abc import Sequence

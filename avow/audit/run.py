@@ -31,7 +31,7 @@ class AuditPlan:
 
     split: str = "train"
     seen: Bool[np.ndarray, " captions"] | None = None
-    """Which pairs the models have learnt from; none where nothing is said."""
+    """Which pairs the models have learnt from; None: none."""
     judged_by: str = "a trained run"
     worst: int = 100
     """Pairs on the page."""

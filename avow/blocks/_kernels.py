@@ -206,7 +206,7 @@ def reason(
         asked = tl.dot(states, layer, input_precision=KIND) + bias.to(tl.float32)[None, :]
         bias = tl.load(ask_bias + (start + WIDE) % S + wide)  # the next: a sum begins with it
         look = tl.dot(asked.to(states.dtype), tl.trans(some), look, input_precision=KIND)
-    # rows that are no node's look at nothing, and must not divide by zero
+    # padding rows attend to no node, and must not divide by zero
     own = (mine[:, None] == mine[None, :]) & (mine > 0)[None, :]
     look = tl.where(own, look, -1e30)
     look = tl.exp(look - tl.max(look, 1)[:, None])

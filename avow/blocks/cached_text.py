@@ -26,7 +26,7 @@ class CaptionReader:
         self.network = AdaptedTransformer(source, rank=0).eval()
         self.dim = 2 * self.network.dim
         self.captions = np.empty(0, "S4")
-        """Each as the bytes of its length and numbers, sorted: a batch is found at once."""
+        """Each as the bytes of its length and numbers, sorted for binary search."""
         self.place = np.empty(0, np.int64)
         """Where the vector of each of them lies."""
         self.vectors = np.empty((0, self.dim), np.float16)
@@ -51,7 +51,7 @@ class CaptionReader:
         return torch.from_numpy(vectors).to(text.ids.device, torch.float32)
 
     def _keep(self, text: Tokens, captions: np.ndarray, rows: Int[np.ndarray, " rows"]) -> None:
-        """Read the captions of `rows`, and put them where they belong."""
+        """Encode the captions of `rows`, and insert them in sorted order."""
         start, stop = len(self.captions), len(self.captions) + len(captions)
         if stop > len(self.vectors):
             more = np.empty((stop, self.dim), np.float16)

@@ -8,7 +8,7 @@ from avow.core.errors import NoDevice
 
 
 def chosen_device(name: str) -> str:
-    """The device that was named, if it is there; the best one where none was."""
+    """`name`, if that device can be used; the best device if `name` is empty."""
     if not name:
         return best_device()
     try:

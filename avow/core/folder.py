@@ -51,7 +51,7 @@ def find(package: ModuleType, name: str, *, allow_code: AllowCode = False) -> Mo
 def settings(
     package: ModuleType, name: str, *, allow_code: AllowCode = False
 ) -> dict[str, inspect.Parameter]:
-    """What the part called `name` can be told, from the signature of its `build`."""
+    """The settings of the part called `name`: the parameters of its `build`."""
     module: Any = find(package, name, allow_code=allow_code)
     return dict(inspect.signature(module.build).parameters)
 

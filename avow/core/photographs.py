@@ -227,7 +227,7 @@ def _reduced(header: Image.Image, stream: io.BufferedIOBase, largest: int) -> Ph
     if pixels > LARGEST_REDUCED:
         raise _too_large(name, str(pixels), LARGEST_REDUCED)
     exif = _exif_of_header(header)
-    size = _upright_size(header, exif)  # before a JPEG is told to be smaller
+    size = _upright_size(header, exif)  # before `draft` makes a JPEG smaller
     image = reduce(header, stream)
     if image is None:
         raise _too_large(name, str(pixels), largest, "; this format cannot be read in part")

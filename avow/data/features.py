@@ -84,7 +84,7 @@ class FeatureRows:
         return self.shape[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to other processes as names of files, not as their content."""
+        """Pickle the names of the files, not their content."""
         return {key: value for key, value in vars(self).items() if key != "_maps"}
 
     def rows(self, index: Int[np.ndarray, " items"]) -> Shaped[np.ndarray, "items parts dim"]:
@@ -152,7 +152,7 @@ class NpyRows:
         return self.shape[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to other processes as the name of a file, not as its content."""
+        """Pickle the name of the file, not its content."""
         return {
             key: value for key, value in vars(self).items() if key not in ("_map", "_boxes")
         }

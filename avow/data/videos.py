@@ -40,11 +40,11 @@ class Source(ABC):
 
     @abstractmethod
     def count(self, video: str) -> int:
-        """How many frames a video has; 0 where it is not known."""
+        """How many frames a video has; 0 if the source does not have it."""
 
     @abstractmethod
     def frames(self, video: str) -> Float[np.ndarray, "frames width"]:
-        """The frames of a video that is known."""
+        """The frames of a video that the source has."""
 
 
 class VideoRows:
@@ -112,7 +112,7 @@ def open_source(path: Path) -> Source:
 
 
 class BigFile(Source):
-    """Rows of float32 in one file; frames of a video are told by the ends of their names."""
+    """Rows of float32 in one file; the end of a row's name is the number of the frame."""
 
     def __init__(self, folder: Path):
         self.file = folder / "feature.bin"
@@ -151,7 +151,7 @@ class BigFile(Source):
         return [row for _, row in sorted(self.of_video.get(video, []))]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to other processes as the name of a file, not as its content."""
+        """Pickle the name of the file, not its content."""
         return {key: value for key, value in vars(self).items() if key != "_map"}
 
     @cached_property
@@ -226,7 +226,7 @@ class NpyTable(Source):
         return self._map[self.places[video]].reshape(-1, self.width)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to other processes as the name of a file, not as its content."""
+        """Pickle the name of the file, not its content."""
         return {key: value for key, value in vars(self).items() if key != "_map"}
 
     @cached_property

@@ -155,7 +155,7 @@ class Decl(SiftingLoss):
     def settle(
         self, seen: PerView, before: PerView | None, epoch: int
     ) -> tuple[PerView, PerView]:
-        """Every look counts as it is; nothing is remembered."""
+        """The values of an epoch are used as they are, without a running average."""
         return seen, seen
 
 

@@ -133,7 +133,7 @@ class TclDecl(SiftingLoss):
             rivals = weight.masked_fill(match, -torch.inf)
             against = rivals.logsumexp(1) if self.judge == "mixture" else rivals.amax(1)
             leads.append(weight.masked_fill(~match, -torch.inf).amax(1) - against)
-        # one without any rival is beaten by nobody; infinity could not be averaged
+        # a pair without rivals has an infinite lead, which could not be averaged
         return torch.stack(leads).clamp(-1e4, 1e4)
 
     def settle(

@@ -18,7 +18,7 @@ from avow.core.contracts import Tokens
 
 
 class Captioner(nn.Module):
-    """Regions and a caption to how surprising the caption is."""
+    """The negative log-likelihood of a caption, given the regions of its image."""
 
     def __init__(
         self, inside: int, vocabulary: int, hidden: int, word_dim: int, dropout: float
@@ -59,7 +59,7 @@ class Captioner(nn.Module):
 
 
 class Glance(nn.Module):
-    """What a writer in a given state sees of the regions."""
+    """Attention over the regions, given the state of the writing GRU."""
 
     def __init__(self, hidden: int):
         super().__init__()
@@ -70,7 +70,7 @@ class Glance(nn.Module):
     def prepare(
         self, region_states: Float[Tensor, "items parts hidden"]
     ) -> Float[Tensor, "items parts hidden"]:
-        """The share of the regions in the weights, which is the same for every word."""
+        """The regions' term of the attention scores, which is the same for every word."""
         return self.by_region(region_states)
 
     def forward(

@@ -44,7 +44,7 @@ Mode = Literal["full", "text", "image"]
 
 
 class Memory(nn.Module):
-    """What a query becomes after it has looked (the memory distillation unit).
+    """The memory distillation unit: updates a query with what it attended to.
 
     | symbol of the paper | here                     |
     |---------------------|--------------------------|
@@ -70,7 +70,7 @@ class Memory(nn.Module):
         fresh = _mixed(self.fresh, query, weights, projections[1])
         if torch.is_grad_enabled() or len(weights) == 1:  # or `vmap`, as below
             new = torch.lerp(fresh.tanh(), query.expand_as(fresh), gate.sigmoid())
-        else:  # nobody asks for what was there before
+        else:  # without gradients, in place
             new = fresh.tanh_().lerp_(query.expand_as(fresh), gate.sigmoid_())
         return unit(precise(new)).to(new.dtype) if self.norm else new
 
@@ -100,14 +100,14 @@ def _mixed(
     weights: Float[Tensor, "contexts rows context_parts"],
     of_context: Float[Tensor, "contexts context_parts dim"],
 ) -> Float[Tensor, "contexts rows dim"]:
-    """`layer` of each query beside what it attends to, which is not formed."""
+    """`layer` of each query joined with what it attends to; the join is not formed."""
     kind = of_context.dtype
     of_query = layer.weight.to(kind).chunk(2, dim=1)[0]
     if torch.is_grad_enabled():
         of_rows = nn.functional.linear(query, of_query, layer.bias.to(kind))
     else:
         of_rows = nn.functional.linear(query, of_query.contiguous())
-    # a single context may be one of many under `vmap`, which knows no `out`
+    # a single context may be one of many under `vmap`, which does not support `out`
     if len(of_rows) == len(weights) > 1 and not torch.is_grad_enabled():
         return torch.baddbmm(of_rows, weights.to(kind), of_context, out=of_rows)
     return torch.baddbmm(of_rows.expand(len(weights), -1, -1), weights.to(kind), of_context)

@@ -294,7 +294,7 @@ def _absent(
     right: Bool[np.ndarray, " queries"],
     temperature: float,
 ) -> dict[str, Any]:
-    """Every query once more, without its matches: is it told apart from right answers?"""
+    """Every query once more, without its matches: is it separated from right answers?"""
     empty = collect_hits(judged, absent=True)
     hidden = np.where(judged.match, np.float32(-np.inf), judged.similarity)
     asked = QueryBatch(hidden, judged.own, judged.tau, judged.kind, judged.background)

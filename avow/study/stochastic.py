@@ -46,7 +46,7 @@ Measured = dict[str, Float[np.ndarray, " queries"]]
 
 @dataclass(frozen=True)
 class Repeated:
-    """One way to ask the same queries again, or why there is none."""
+    """One kind of repeated passes over the same queries, or why there is none."""
 
     name: str
     count: int = 0
@@ -56,7 +56,7 @@ class Repeated:
     note: str = ""
 
     def measure(self, asked: QueryBatch, query: Query) -> Measured:
-        """Nothing where chance does not touch the queries of this side."""
+        """Empty if the passes do not change the answers to these queries."""
         if self.passes is None or not self.passes.is_random(query):
             return {}
         some = QueryBatch(

@@ -331,7 +331,7 @@ class Policy:
     ) -> Bool[np.ndarray, " queries"]:
         """Which queries get "nothing found". present: that one of the first ten fits."""
         bound = kind_of(sizes, words) @ self._bounds[0]
-        if self.anything is not None:  # "nothing found" is never said of what is likely
+        if self.anything is not None:  # what is more likely than not is never refused
             bound = np.minimum(bound, 0)
         return log_odds(present) < bound
 

@@ -145,7 +145,7 @@ class Passes:
 
     @torch.no_grad()
     def _draw(self, query: Query, number: int) -> Draw:
-        """One pass; the networks are themselves again before anybody sees it."""
+        """One pass; the networks are restored before it is returned."""
         # whatever is encoded once is encoded here, before chance sets in
         drawers = [items.drawer for items in self._items[query]]
         others = self._other_drawers(query)
