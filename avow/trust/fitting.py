@@ -269,19 +269,17 @@ def _with_number(
     )
     if not fits.any() or fits.all():
         return policy
-    with_tail = replace(policy, tail=fit_tail(policy.event, rows, fits, gallery, groups))
+    tailed = replace(policy, tail=fit_tail(policy.event, rows, fits, gallery, groups))
     expected, true = [], []
     for _, other in halved:
         some = other.only(sampled(len(other.words), seed))
         summary, order = summarise(some.scored.asked())
-        estimate = with_tail.number(
-            summary, behind(some.scored, order), some.words, some.common
-        )
-        assert estimate is not None
-        expected.append(estimate.expected)
+        count = tailed.number(summary, behind(some.scored, order), some.words, some.common)
+        assert count is not None
+        expected.append(count.expected)
         true.append(some.scored.match.sum(1))
     return replace(
-        with_tail, spread=measured_spread(np.concatenate(expected), np.concatenate(true))
+        tailed, spread=measured_spread(np.concatenate(expected), np.concatenate(true))
     )
 
 
@@ -318,16 +316,14 @@ def _checked(policy: Policy, held: Hits, nothing: Hits, share: float) -> Policy:
     everything = Hits.join([held, nothing])
     stated, relevant = _shown(policy.probability, everything)
     hits, anything, _ = policy.anything_of(everything.features, stated, everything.gallery)
-    has_relevant = relevant.any(1)
-    if not has_relevant.any():
+    matched = relevant.any(1)
+    if not matched.any():
         raise BadData(
             "No held-out query has a relevant answer. Expected some; give more queries."
         )
     return replace(
         policy,
-        refuse=_refuse(
-            anything[has_relevant], everything.only(np.flatnonzero(has_relevant)), share
-        ),
+        refuse=_refuse(anything[matched], everything.only(np.flatnonzero(matched)), share),
         held=HeldOut(hits, relevant, everything.groups, anything),
         answer=_answers(hits, relevant),
     )

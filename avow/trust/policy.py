@@ -118,17 +118,15 @@ class Policy:
 
     def promised(self, risk: float, shown: int = SHOWN, delta: float | None = None) -> Promise:
         """The promise for a search that shows `shown` hits and accepts `risk`."""
-        stored = self.promise
-        delta = delta or (DELTA if stored is None else stored.delta)
-        if stored is not None and (stored.alpha, stored.delta) == (risk, delta):
-            return stored
+        own = self.promise
+        delta = delta or (DELTA if own is None else own.delta)
+        if own is not None and (own.alpha, own.delta) == (risk, delta):
+            return own
         if self.held is not None:
             return _promised(self, risk, self._concerned(shown), delta)
-        assert stored is not None, "a policy has held-out answers, or a promise"
-        reason = f"the file of the policy keeps a promise for a risk of {stored.alpha} only"
-        return Promise(
-            None, risk, delta, stored.event, stored.queries, stored.groups, 0, 0, reason
-        )
+        assert own is not None, "a policy has held-out answers, or a promise"
+        reason = f"the file of the policy keeps a promise for a risk of {own.alpha} only"
+        return Promise(None, risk, delta, own.event, own.queries, own.groups, 0, 0, reason)
 
     def judge(
         self,
@@ -205,7 +203,7 @@ class Policy:
             return self._agreed(summary, features, words, stated, order, shown, risk, different)
         concerned = self._concerned(min(shown, stated.shape[1]))
         score = one_of(stated[:, :concerned])
-        promised = self.promised(self.default_risk if risk is None else risk, concerned)
+        pledge = self.promised(self.default_risk if risk is None else risk, concerned)
         present = self.present(features[:, 0], sizes)
         slope, offset = self.answer[concerned - 1]
         return Judgements(
@@ -213,8 +211,8 @@ class Policy:
             stated[:, :shown],
             expit(slope * log_odds(score) + offset),
             present,
-            verdicts(promised.answers(score), self.refuses(present, sizes, words)),
-            promised,
+            verdicts(pledge.answers(score), self.refuses(present, sizes, words)),
+            pledge,
             [str(one) for one in different],
             self._odd(features[:, 0]),
             self.event,
@@ -236,16 +234,14 @@ class Policy:
         if self.line is not None:
             hits, anything, rho = agree(self.line(hits, words), self.line(anything, words))
         each = one_of_first(hits, rho)
-        promised = self.promised(self.default_risk if risk is None else risk)
+        pledge = self.promised(self.default_risk if risk is None else risk)
         return Judgements(
             np.array(order[:, :shown]),
             hits[:, :shown],
             each[:, min(shown, each.shape[1]) - 1],
             anything,
-            verdicts(
-                promised.answers(anything), self.refuses(anything, summary.gallery, words)
-            ),
-            promised,
+            verdicts(pledge.answers(anything), self.refuses(anything, summary.gallery, words)),
+            pledge,
             [str(one) for one in different],
             self._odd(features[:, 0]),
             self.event,
