@@ -28,7 +28,7 @@ def _entry(package: ModuleType, name: str) -> dict[str, Any]:
         "summary": text.partition("\n")[0],
         "paper": " ".join(paper.split()),
         "settings": {
-            key: None if known.default is known.empty else known.default
-            for key, known in folder.settings(package, name).items()
+            key: None if parameter.default is parameter.empty else parameter.default
+            for key, parameter in folder.settings(package, name).items()
         },
     }

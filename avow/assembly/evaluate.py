@@ -155,16 +155,16 @@ def _measure(
 ) -> tuple[Recall, dict[str, tuple[float, float]]]:
     if fold:
         parts = folds(image_of, group[0].shape[0], fold)
-        found = [
+        fold_ranks = [
             ranks(
                 [score[images][:, texts] for score in group], image_of[texts] % fold, join=join
             )
             for images, texts in parts
         ]
-        return average([summarise(one) for one in found]), {}
-    found_whole: Ranks = ranks(group, image_of, join=join)
-    intervals = bootstrap(found_whole, image_of, draws) if draws else {}
-    return summarise(found_whole), intervals
+        return average([summarise(one) for one in fold_ranks]), {}
+    whole_ranks: Ranks = ranks(group, image_of, join=join)
+    intervals = bootstrap(whole_ranks, image_of, draws) if draws else {}
+    return summarise(whole_ranks), intervals
 
 
 def _check(scores: Sequence[np.ndarray], image_of: np.ndarray, fold: int) -> None:

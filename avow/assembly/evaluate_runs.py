@@ -109,7 +109,7 @@ def judge_together(
     average: what of them is averaged; DECL-SGRAF is the mean of their evidence.
     """
     models = [plan.open_model(run) for run in runs]
-    join, told = _joined_by(average, runs, models)
+    join, details = _joined_by(average, runs, models)
     means, first, about = [], None, {}
     for run, model in zip(runs, models, strict=True):
         dataset, chosen = plan.open(model)
@@ -123,7 +123,7 @@ def judge_together(
         scores = plan.scores(model, chosen)
         means.append(np.mean(scores, axis=0) if len(scores) > 1 else scores[0])
     assert first is not None, "there is at least one run"
-    about |= {"run": [str(run) for run in runs], "average": average, **told}
+    about |= {"run": [str(run) for run in runs], "average": average, **details}
     return evaluate(
         means,
         first.image_of,
@@ -185,7 +185,7 @@ def judge_two_stage(
     if shortlist is not None:
         near = _near_by(shortlist, model, chosen, plan)
     started = time.monotonic()
-    found = rerank(every, near, chosen.image_of, k, device, blocks.precision)
+    reranked = rerank(every, near, chosen.image_of, k, device, blocks.precision)
     between = time.monotonic()
     scores = [
         compare(each.view, each.visual, each.text, device, blocks, len(every), plan.progress)
@@ -195,7 +195,7 @@ def judge_two_stage(
     ranked = {
         "every pair": ranks(scores, chosen.image_of),
         "shortlist alone": ranks([near], chosen.image_of),
-        f"shortlist of {k}": found.ranks,
+        f"shortlist of {k}": reranked.ranks,
     }
     rows = [
         Row(
@@ -209,8 +209,8 @@ def judge_two_stage(
     about["two_stage"] = {
         "k": k,
         "shortlist": "pooled parts" if shortlist is None else str(shortlist),
-        "pairs": found.pairs,
-        "share": found.pairs / near.size,
+        "pairs": reranked.pairs,
+        "share": reranked.pairs / near.size,
         "seconds": round(between - started, 3),
         "seconds_every_pair": round(ended - between, 3),
         "rsum_lost": rows[0].recall.rsum - rows[-1].recall.rsum,

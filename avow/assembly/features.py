@@ -55,7 +55,7 @@ class Extraction:
     """Cells per side after pooling."""
     batch: int = 128
     workers: int | None = None
-    """Threads that decode, one per processor core unless told."""
+    """Threads that decode, one per processor core by default."""
     device: str = "cpu"
     shard: int = 1024
     """Images per file."""
@@ -154,11 +154,13 @@ class _Run:
             writes: deque[Future[None]] = deque()
             for number, block in missing:
                 ids = [split.image_ids[image] for image in block]
-                features, kept, skipped = self._shard(name, ids, prepared, bar.update)
+                features, kept_ids, skipped = self._shard(name, ids, prepared, bar.update)
                 if len(writes) == _WRITES_WAITING:
                     writes.popleft().result()
                 writes.append(
-                    background.submit(self.writer.write, name, number, features, kept, skipped)
+                    background.submit(
+                        self.writer.write, name, number, features, kept_ids, skipped
+                    )
                 )
             for write in writes:
                 write.result()
@@ -174,23 +176,23 @@ class _Run:
         """The features of one range of images, which of them they are, and the rest."""
         dim = self.backbone.dim
         features = np.empty((len(ids), self.grid**2, dim), DTYPE)
-        kept: list[str] = []
+        kept_ids: list[str] = []
         skipped: list[dict[str, str]] = []
         for block in blocks_of(len(ids), self.batch):
             arrays = []
-            start = len(kept)
+            start = len(kept_ids)
             for image in block:
-                found = next(prepared)
-                if isinstance(found, _Skipped):
-                    reason = {"id": ids[image], "split": split, "reason": found.reason}
+                outcome = next(prepared)
+                if isinstance(outcome, _Skipped):
+                    reason = {"id": ids[image], "split": split, "reason": outcome.reason}
                     skipped.append(reason)
                 else:
-                    arrays.append(found)
-                    kept.append(ids[image])
+                    arrays.append(outcome)
+                    kept_ids.append(ids[image])
             if arrays:
-                features[start : len(kept)] = self._cells(arrays, kept[start:])
+                features[start : len(kept_ids)] = self._cells(arrays, kept_ids[start:])
             advance(len(block))
-        return features[: len(kept)], kept, skipped
+        return features[: len(kept_ids)], kept_ids, skipped
 
     @torch.inference_mode()
     def _cells(
@@ -226,12 +228,12 @@ class _Run:
 
     def _check_any(self, split: str, shards: int) -> None:
         """A split without one readable image is a wrong path, not a bad photograph."""
-        found = [self.writer.about(split, number) for number in range(shards)]
-        if not shards or any(about["ids"] for about in found):
+        summaries = [self.writer.about(split, number) for number in range(shards)]
+        if not shards or any(about["ids"] for about in summaries):
             return
         for number in range(shards):
             self.writer.remove(split, number)
-        skipped = [reason for about in found for reason in about["skipped"]]
+        skipped = [reason for about in summaries for reason in about["skipped"]]
         raise BadData(
             f"None of the {len(skipped)} images of split {split!r} could be read. "
             f"The first, {skipped[0]['id']!r}: {skipped[0]['reason']}. Expected "
@@ -357,13 +359,15 @@ def _finish(
         numbers = range(len(list(blocks_of(len(split.image_ids), plan["shard"]))))
         if not numbers or not all(writer.has(name, number) for number in numbers):
             continue
-        found = [writer.about(name, number) for number in numbers]
-        ids = [image for about in found for image in about["ids"]]
+        summaries = [writer.about(name, number) for number in numbers]
+        ids = [image for about in summaries for image in about["ids"]]
         write_text(out / f"{name}-ids.json", json.dumps(ids))
         files = [writer.file(name, number).name for number in numbers]
         splits[name] = {"images": len(ids), "shards": files}
-        written |= {file: about.get("crc32") for file, about in zip(files, found, strict=True)}
-        skipped += [reason for about in found for reason in about["skipped"]]
+        written |= {
+            file: about.get("crc32") for file, about in zip(files, summaries, strict=True)
+        }
+        skipped += [reason for about in summaries for reason in about["skipped"]]
     writer.save(out / BOXES, cell_boxes(plan["grid"]))
     small = [BOXES, *(f"{name}-ids.json" for name in splits)]
     manifest = {

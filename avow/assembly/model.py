@@ -158,7 +158,7 @@ class Model:
     def learnt_from(self, dataset: PairedDataset) -> bool:
         """Whether the training split of `dataset` was learnt from, as far as its name tells.
 
-        The same pairs under another name are not known again.
+        The same pairs under another name are not recognised.
         """
         return learnt_from(self.history, dataset)
 
@@ -169,9 +169,9 @@ class Model:
     @property
     def evidence_settings(self) -> dict[str, Any]:
         """tau and evidence function of the loss; those of TCL where it has none."""
-        known = self.recipe.loss_settings()
+        settings = self.recipe.loss_settings()
         # what a recipe leaves out is the loss's own default: 0.1 in DECL, 0.05 in TCL
-        loss = {key: setting.default for key, setting in known.items()} | self.recipe.loss
+        loss = {key: setting.default for key, setting in settings.items()} | self.recipe.loss
         return {"tau": loss.get("tau", 0.05), "kind": loss.get("evidence", "exp")}
 
     @property
@@ -252,16 +252,16 @@ class Model:
             for key, value in wanted.settings.items()
         }
         chosen = {**settings, "size": wanted.size}
-        made = folder.make(backbones, wanted.backbone, chosen, allow_code=allowed)
+        backbone = folder.make(backbones, wanted.backbone, chosen, allow_code=allowed)
         if self.tuned:
-            _take(made, self.tuned, self.recipe.name)
-        if made.identity != self.visual["identity"]:
+            _take(backbone, self.tuned, self.recipe.name)
+        if backbone.identity != self.visual["identity"]:
             raise BadFeatures(
-                f"The installed backbone is {made.identity} and the run was trained with "
+                f"The installed backbone is {backbone.identity} and the run was trained with "
                 f"{self.visual['identity']}. Expected the same; install the version of its "
                 "weights that the run names."
             )
-        return made.to(self.device).eval()
+        return backbone.to(self.device).eval()
 
     def _checked(self, regions: Regions) -> Regions:
         if regions.features.shape[-1] != self.visual["dim"]:
@@ -288,8 +288,8 @@ def build_views(
             sizes["text_source"] = str(trained)
         elif source := text_source(recipe):
             sizes["text_source"] = source_at_hand(source, recipe.allow_code)
-    known = recipe.method_settings()
-    sizes = {key: value for key, value in sizes.items() if key in known}
+    accepted = recipe.method_settings()
+    sizes = {key: value for key, value in sizes.items() if key in accepted}
     return [recipe.build_method(**sizes) for _ in range(recipe.build_loss().views)]
 
 

@@ -43,7 +43,7 @@ def pointed(run: Path, kind: str) -> Path | None:
 def learnt_from(history: Mapping[str, Any], dataset: PairedDataset) -> bool:
     """Whether a model of this history has learnt from `dataset`, as far as its name tells.
 
-    The same pairs under another name are not known again.
+    The same pairs under another name are not recognised.
     """
     names = (history.get("dataset"), *history.get("learnt", ()))
     return dataset.name in names or history.get("data") == dataset.fingerprint

@@ -56,15 +56,15 @@ def source_at_hand(source: str, allow_code: AllowCode) -> str:
     """Where weights lie that a saved model names, without a download."""
     if allow_code if isinstance(allow_code, bool) else source in allow_code:
         return source
-    found = at_hand(source)
-    if found is None:
+    location = at_hand(source)
+    if location is None:
         raise BadRecipe(
             f"The saved model takes weights from {shortened(source)}, which is neither "
             "installed nor in the local cache of the model hub. Expected one of these: a "
             "saved model starts no download and reads no other folder. If you trust whoever "
             "made it, allow that with --allow-code (allow_code=True in Python)."
         )
-    return found
+    return location
 
 
 @contextmanager
@@ -87,11 +87,11 @@ def building(
         raise
     except Exception as error:  # whatever PyTorch makes of sizes that cannot be
         raise _wrong(
-            home, f"its settings make no network ({told(error)})", "those of its weights"
+            home, f"its settings make no network ({error_line(error)})", "those of its weights"
         ) from error
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """The message of an error of another library, in one short line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 

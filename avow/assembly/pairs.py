@@ -55,20 +55,20 @@ class FeaturedSplit:
                 "Expected a folder made by `avow features`; make one and name it with "
                 "--features."
             )
-        found = source.rows_of(split.image_ids)
-        kept = np.flatnonzero(found >= 0)
-        if not len(kept):
+        rows = source.rows_of(split.image_ids)
+        with_features = np.flatnonzero(rows >= 0)
+        if not len(with_features):
             raise BadFeatures(
-                f"None of the {len(found)} images of split {name!r} has features. "
+                f"None of the {len(rows)} images of split {name!r} has features. "
                 "Expected features of the same dataset; run `avow features` on it."
             )
-        place = np.full(len(found), -1, np.int64)
-        place[kept] = np.arange(len(kept))
+        place = np.full(len(rows), -1, np.int64)
+        place[with_features] = np.arange(len(with_features))
         chosen = np.flatnonzero(place[split.image_of] >= 0)
         return cls(
             source,
-            tuple(split.image_ids[index] for index in kept),
-            found[kept],
+            tuple(split.image_ids[index] for index in with_features),
+            rows[with_features],
             tuple(split.captions[index] for index in chosen),
             place[split.image_of[chosen]],
             boxes,
@@ -79,14 +79,14 @@ class FeaturedSplit:
         """Some of the images in their order, with all their captions."""
         place = np.full(len(self.rows), -1, np.int64)
         place[images] = np.arange(len(images))
-        kept = np.flatnonzero(place[self.image_of] >= 0)
+        chosen = np.flatnonzero(place[self.image_of] >= 0)
         return replace(
             self,
             image_ids=tuple(self.image_ids[index] for index in images),
             rows=self.rows[images],
-            captions=tuple(self.captions[index] for index in kept),
-            image_of=place[self.image_of[kept]],
-            kept=None if self.kept is None else self.kept[kept],
+            captions=tuple(self.captions[index] for index in chosen),
+            image_of=place[self.image_of[chosen]],
+            kept=None if self.kept is None else self.kept[chosen],
         )
 
     @property

@@ -57,7 +57,7 @@ def import_checkpoint(system: str, file: Path, vocabulary: Path | None = None) -
         tokeniser: Tokeniser = WordPieces.open(text_files(source))
     else:
         tokeniser = _words(file, translated, published.options, vocabulary)
-    found = fit(system, translated, published.options, tokeniser.size)
+    fitted = fit(system, translated, published.options, tokeniser.size)
     history = {
         "imported": {
             "system": system,
@@ -66,8 +66,8 @@ def import_checkpoint(system: str, file: Path, vocabulary: Path | None = None) -
             "options": _plain(published.options),
         }
     }
-    visual = {"dim": found.visual_dim, "parts": None, "identity": None}
-    return Model(found.recipe, found.views, tokeniser, visual, history)
+    visual = {"dim": fitted.visual_dim, "parts": None, "identity": None}
+    return Model(fitted.recipe, fitted.views, tokeniser, visual, history)
 
 
 def translate(system: str, published: Published) -> Translated:
@@ -119,8 +119,8 @@ def _filled(
 ) -> list[Method]:
     if recipe.build_loss().views != len(states):
         raise _foreign(system, f"it has {len(states)} networks")
-    known = recipe.method_settings()
-    sizes = {key: value for key, value in sizes.items() if key in known}
+    accepted = recipe.method_settings()
+    sizes = {key: value for key, value in sizes.items() if key in accepted}
     try:
         with torch.device("meta"):  # shapes alone, which take no memory
             wanted = recipe.build_method(**sizes).state_dict()
@@ -168,16 +168,16 @@ def _words(
     file: Path, translated: Translated, options: dict[str, Any], vocabulary: Path | None
 ) -> Vocabulary:
     rows = translated.method.get("vocabulary", options.get("vocab_size"))
-    found = vocabulary or _beside(file, str(options.get("data_name")))
-    if found is None:
+    path = vocabulary or _beside(file, str(options.get("data_name")))
+    if path is None:
         raise WrongCheckpoint(
             f"There is no vocabulary beside {str(file)!r}, which knows {rows} words. "
             "Expected the JSON that was published with it; name it with --vocabulary."
         )
-    words = Vocabulary.open(found)
+    words = Vocabulary.open(path)
     if rows not in (words.size, words.size - 1):
         raise WrongCheckpoint(
-            f"The vocabulary {str(found)!r} has {words.size} words, the one that hides "
+            f"The vocabulary {str(path)!r} has {words.size} words, the one that hides "
             f"others among them, and the checkpoint knows {rows}. Expected the vocabulary "
             "it was trained with; name that with --vocabulary."
         )
@@ -194,12 +194,12 @@ def _beside(file: Path, data: str) -> Path | None:
 def _training(options: Mapping[str, Any]) -> dict[str, Any]:
     """How it was trained, as far as its options say."""
     whole = ("epochs", "decay_after", "batch")
-    found = {}
+    settings = {}
     for theirs, ours in _TRAINING.items():
         value = options.get(theirs)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            found[ours] = int(value) if ours in whole else float(value)
-    return found
+            settings[ours] = int(value) if ours in whole else float(value)
+    return settings
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -152,12 +152,12 @@ def _check_nesting(path: Path, content: Any) -> None:
     In a pickle one list may stand in many places, itself included: ten lists of ten times
     the next one are few bytes and ten thousand million entries.
     """
-    seen = 0
+    count = 0
     level = [content]
     for _ in range(DEEPEST):
         level = [entry for nested in level for entry in _entries(nested)]
-        seen += len(level)
-        if seen > MOST_ENTRIES:
+        count += len(level)
+        if count > MOST_ENTRIES:
             raise _not_one(path, f"it has more than {MOST_ENTRIES:,} entries")
         level = [entry for entry in level if isinstance(entry, Mapping | list | tuple)]
         if sum(map(len, level)) > MOST_ENTRIES:
@@ -171,16 +171,16 @@ def _entries(nested: Any) -> Iterator[Any]:
 
 
 def _check_tensors(path: Path, models: dict[str, Any]) -> None:
-    found = list(tensors(models))
-    if not found:
+    named_tensors = list(tensors(models))
+    if not named_tensors:
         raise _not_one(path, "it has no networks")
-    if len(found) > MOST_TENSORS:
-        raise _not_one(path, f"it has {len(found)} tensors")
+    if len(named_tensors) > MOST_TENSORS:
+        raise _not_one(path, f"it has {len(named_tensors)} tensors")
     # a small storage may be stretched to any shape, so shapes are counted, not storages
-    size = sum(tensor.numel() * tensor.element_size() for _, tensor in found)
+    size = sum(tensor.numel() * tensor.element_size() for _, tensor in named_tensors)
     if size > LARGEST:
         raise _too_large(path, size)
-    for name, tensor in found:
+    for name, tensor in named_tensors:
         dense = tensor.layout == torch.strided and tensor.device.type == "cpu"
         if not dense or tensor.is_quantized or tensor.is_complex():
             raise _not_one(path, f"its tensor {name!r} is no plain array of numbers")

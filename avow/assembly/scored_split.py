@@ -118,8 +118,8 @@ def _compare(
 ) -> Float[np.ndarray, "queries candidates"]:
     """Scores of some reference queries (rows) with all candidates."""
     pair = (candidates, asking) if query == "text" else (asking, candidates)
-    found = compare(view, *pair, device, blocks)
-    return found.T if query == "text" else found
+    scores = compare(view, *pair, device, blocks)
+    return scores.T if query == "text" else scores
 
 
 def _part(encoded: Encoded, some: slice) -> Encoded:

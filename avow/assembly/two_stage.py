@@ -4,7 +4,7 @@
 
 Only the pairs of the shortlists are scored. What is not on a query's shortlist stays behind
 it in the order of the vectors, so every query has a rank, and what the shortlists lose can
-be told by ranking every pair as well.
+be measured by ranking every pair as well.
 """
 
 from collections.abc import Sequence
@@ -97,7 +97,7 @@ def pair_scores(
     place = torch.arange(1, text.present.shape[1] + 1, device=text.present.device)
     lengths = (text.present * place).amax(1).cpu().numpy()
     order = lengths[columns].argsort(kind="stable")
-    found = np.empty(len(rows), np.float32)
+    all_scores = np.empty(len(rows), np.float32)
     start = 0
     with multiplying(precision):
         while start < len(order):
@@ -107,9 +107,9 @@ def pair_scores(
             one = visual.rows(torch.from_numpy(rows[chosen]).to(visual.parts.device))
             other = text.rows(torch.from_numpy(columns[chosen]).to(text.parts.device))
             scores = view.pair_similarity(one, other.resized(longest))
-            found[chosen] = scores.float().cpu().numpy()
+            all_scores[chosen] = scores.float().cpu().numpy()
             start += len(chosen)
-    return found
+    return all_scores
 
 
 def _at_once(visual: Encoded, text: Encoded) -> int:

@@ -135,14 +135,14 @@ def read_decisions(path: Path) -> list[Decision]:
             "the page of an audit saves."
         ) from error
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    found: dict[tuple[str, int], Decision] = {}
+    decisions: dict[tuple[str, int], Decision] = {}
     try:
         missing = set(COLUMNS) - set(reader.fieldnames or ())
         if missing:
             raise csv.Error(f"no column {sorted(missing)[0]!r}")
         for row in reader:
             one = _decision(row)
-            if found.setdefault((one.split, one.pair), one) != one:
+            if decisions.setdefault((one.split, one.pair), one) != one:
                 raise csv.Error(f"two decisions about pair {one.pair} of split {one.split!r}")
     except csv.Error as error:
         raise BadData(
@@ -150,7 +150,7 @@ def read_decisions(path: Path) -> list[Decision]:
             f"Expected the columns {', '.join(COLUMNS)}, one line per pair, and a decision "
             f"out of {', '.join(get_args(Choice))}. Save it again from the page."
         ) from None
-    return list(found.values())
+    return list(decisions.values())
 
 
 def _decision(row: dict[str, Any]) -> Decision:
@@ -180,7 +180,7 @@ def write_cleaned(
             "cleaned dataset; choose another --out."
         )
     out = out.resolve()
-    told = {(one.split, one.pair): one for one in decisions}
+    pending = {(one.split, one.pair): one for one in decisions}
     counts: Counter[str] = Counter()
     lines: list[dict[str, Any]] = []
     removed: list[dict[str, Any]] = []
@@ -189,7 +189,7 @@ def write_cleaned(
         photographs = _relative(split.files or (), out)
         for pair, caption in enumerate(split.captions):
             image = int(split.image_of[pair])
-            decision = told.pop((name, pair), None)
+            decision = pending.pop((name, pair), None)
             row = {"image": photographs[image], "caption": caption, "split": name}
             if decision is not None:
                 _check_same(decision, split.image_ids[image], caption)
@@ -201,8 +201,8 @@ def write_cleaned(
                     continue
             lines.append(row)
             counts["kept"] += decision is None
-    if told:
-        one = next(iter(told.values()))
+    if pending:
+        one = next(iter(pending.values()))
         raise WrongTrust(
             f"There is no pair {one.pair} in split {one.split!r} of {dataset.name!r}. Expected "
             "decisions about this very dataset; name the one that was audited."

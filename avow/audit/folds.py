@@ -66,5 +66,5 @@ def folds_as_judges(
         parted(whole, fold.images, Model.from_pretrained(fold.run, where, allow_code=allowed))
         for fold in trained
     ]
-    told = f"judged by {plan.count} models ({recipe.name}) that had not seen them"
-    return Judges(opened, whole, parts, None, told, where)
+    description = f"judged by {plan.count} models ({recipe.name}) that had not seen them"
+    return Judges(opened, whole, parts, None, description, where)

@@ -95,11 +95,11 @@ def audit(
     learnt = np.zeros(len(order), bool) if seen is None else seen[order]
     kinds = KINDS[1:] if error_kind == "both" else (error_kind,)
     given, wrong = _joined(judged, "given"), [_joined(judged, kind) for kind in kinds]
-    found = _suspected(given, wrong, split.image_of[order], learnt, seed)
+    estimate = _suspected(given, wrong, split.image_of[order], learnt, seed)
     images = [name for part in judged for name in part.better_image]
     captions = [text for part in judged for text in part.better_caption]
     rows = []
-    for place in np.argsort(-found.order, kind="stable"):
+    for place in np.argsort(-estimate.order, kind="stable"):
         caption = int(order[place])
         measures = {key: float(value[place]) for key, value in given.measures.items()}
         rows.append(
@@ -107,14 +107,14 @@ def audit(
                 split,
                 name,
                 caption,
-                float(found.probability[place]),
+                float(estimate.probability[place]),
                 bool(learnt[place]),
                 measures,
                 images[place],
                 captions[place],
             )
         )
-    return Audit(tuple(rows), found.share)
+    return Audit(tuple(rows), estimate.share)
 
 
 def refuse_too_few(split: PairedSplit, name: str) -> None:
@@ -147,8 +147,8 @@ def _suspected(
     probability, order = np.zeros(len(seen)), np.zeros(len(seen))
     for side in (seen, ~seen):
         kinds = [kind.some(side) for kind in wrong]
-        found = suspect(given.some(side), kinds, group[side], seed)
-        probability[side], order[side] = found.probability, found.order
+        estimate = suspect(given.some(side), kinds, group[side], seed)
+        probability[side], order[side] = estimate.probability, estimate.order
     return WrongPairEstimate(probability, order, float(probability.mean()))
 
 
@@ -167,7 +167,7 @@ def judge_part(
         np.random.default_rng(seed).permutation(count),
         max(1, min(-(-count // gallery), count // 2)),
     )
-    found: list[Judged] = []
+    judged: list[Judged] = []
     for images in pieces:
         texts = np.flatnonzero(np.isin(split.image_of, images))
         place = np.zeros(count, np.int64)
@@ -176,7 +176,7 @@ def judge_part(
         scores = compare(images, texts)
         best = _others(np.mean(scores, 0), image_of)
         given, alone, together = looked_at(scores, image_of, part.tau, seed)
-        found.append(
+        judged.append(
             Judged(
                 part.captions[texts],
                 given,
@@ -188,12 +188,12 @@ def judge_part(
         )
         progress(len(texts))
     return Judged(
-        np.concatenate([one.captions for one in found]),
-        _joined(found, "given"),
-        _joined(found, "alone"),
-        _joined(found, "together"),
-        [name for one in found for name in one.better_image],
-        [text for one in found for text in one.better_caption],
+        np.concatenate([one.captions for one in judged]),
+        _joined(judged, "given"),
+        _joined(judged, "alone"),
+        _joined(judged, "together"),
+        [name for one in judged for name in one.better_image],
+        [text for one in judged for text in one.better_caption],
     )
 
 
@@ -262,7 +262,7 @@ def _finding(
 
 def reasons(measures: dict[str, float], images_above: int, captions_above: int) -> str:
     """What speaks for and against a pair, in one line."""
-    said = [
+    clauses = [
         f"{images_above} other images suit the caption at least as well"
         if images_above
         else "no other image suits the caption as well",
@@ -272,10 +272,10 @@ def reasons(measures: dict[str, float], images_above: int, captions_above: int) 
     ]
     alike = measures.get("like its siblings", 0.0)
     if alike and alike < 0.2:
-        said.append("it likes other images than the other captions of this image do")
+        clauses.append("it likes other images than the other captions of this image do")
     if measures.get("views apart", 0.0) > 6:
-        said.append("the two views disagree about it")
-    return "; ".join(said)
+        clauses.append("the two views disagree about it")
+    return "; ".join(clauses)
 
 
 def steps(parts: Sequence[Part], shown: bool) -> Iterator[tuple[Part, Progress]]:

@@ -96,20 +96,20 @@ def standing(
 ) -> PairFeatures:
     """Every question about every pair, by the views together; and whether they agree."""
     together = np.asarray(np.mean(views, 0, dtype=np.float32))
-    found = _stand(together, pairs, tau)
-    found |= _beside_siblings(together, pairs, found.pop("usual evidence"), tau)
+    features = _stand(together, pairs, tau)
+    features |= _beside_siblings(together, pairs, features.pop("usual evidence"), tau)
     if len(views) > 1:
         both = np.stack([_both_ways(view, pairs, tau) for view in views])
-        found["weaker view"] = both.min(0)
-        found["views apart"] = both.max(0) - both.min(0)
-    return PairFeatures(found)
+        features["weaker view"] = both.min(0)
+        features["views apart"] = both.max(0) - both.min(0)
+    return PairFeatures(features)
 
 
 def _both_ways(
     scores: Float[np.ndarray, "images texts"], pairs: Pairs, tau: float
 ) -> Float[np.ndarray, " pairs"]:
-    found = _shares(scores, pairs, tau)
-    return found["share of image"] + found["share of text"]
+    shares = _shares(scores, pairs, tau)
+    return shares["share of image"] + shares["share of text"]
 
 
 def _shares(
@@ -134,23 +134,23 @@ def _shares(
 def _stand(
     scores: Float[np.ndarray, "images texts"], pairs: Pairs, tau: float
 ) -> dict[str, Float[np.ndarray, " pairs"]]:
-    found = {"similarity": scores[pairs.image, pairs.text].astype(np.float64)}
-    found |= _shares(scores, pairs, tau)
+    features = {"similarity": scores[pairs.image, pairs.text].astype(np.float64)}
+    features |= _shares(scores, pairs, tau)
     excluded = np.concatenate([pairs.siblings, pairs.hidden_texts], 1)
     sides = {
         "image": (scores.T, pairs.text, pairs.image, pairs.hidden_images),
         "text": (scores, pairs.image, pairs.text, excluded),
     }
     for name, (table, query, answer, absent) in sides.items():
-        own = found["similarity"]
+        own = features["similarity"]
         above, best = _rivals(table, query, answer, absent)
-        found[f"rank of {name}"] = np.log1p(above.astype(np.float64))
-        found[f"lead of {name}"] = own - best
+        features[f"rank of {name}"] = np.log1p(above.astype(np.float64))
+        features[f"lead of {name}"] = own - best
         spread = np.maximum(_spread(table), _SMALL)
-        found[f"unusual for {name}"] = (own - table.mean(1, dtype=np.float64)[query]) / spread[
-            query
-        ]
-    return found
+        features[f"unusual for {name}"] = (
+            own - table.mean(1, dtype=np.float64)[query]
+        ) / spread[query]
+    return features
 
 
 def _rivals(

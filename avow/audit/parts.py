@@ -49,12 +49,12 @@ class Pairs:
         """Some images of a split in their order, with all their captions."""
         place = np.full(len(split.image_ids), -1, np.int64)
         place[images] = np.arange(len(images))
-        kept = np.flatnonzero(place[split.image_of] >= 0)
+        chosen = np.flatnonzero(place[split.image_of] >= 0)
         return cls(
             tuple(split.image_ids[index] for index in images),
-            tuple(split.captions[index] for index in kept),
-            place[split.image_of[kept]],
-            kept,
+            tuple(split.captions[index] for index in chosen),
+            place[split.image_of[chosen]],
+            chosen,
         )
 
 

@@ -31,7 +31,7 @@ class AuditPlan:
 
     split: str = "train"
     seen: Bool[np.ndarray, " captions"] | None = None
-    """Which pairs the models have learnt from; none where nothing is said."""
+    """Which pairs the models have learnt from; None: none."""
     judged_by: str = "a trained run"
     worst: int = 100
     """Pairs on the page."""
@@ -58,22 +58,22 @@ def audit_parts(
     for number, (part, advance) in enumerate(steps(parts, progress)):
         path = out / f"judged-{number}.npz"
         key = _fingerprint(dataset, part, plan)
-        found = load_judged(path, key)
-        if found is None:
+        part_judged = load_judged(path, key)
+        if part_judged is None:
             given = {"gallery": plan.gallery, "seed": plan.seed, "progress": advance}
-            found = judge_part(part, device, **given)
-            save_judged(found, path, key)
+            part_judged = judge_part(part, device, **given)
+            save_judged(part_judged, path, key)
         else:
             advance((part.views + 1) * len(part.captions))
-        judged.append(found)
-    found = audit(whole, plan.split, judged, plan.seen, plan.seed, plan.error_kind)
-    about = _about(dataset, whole, found, plan)
-    write_findings(found, out, plan.threshold)
+        judged.append(part_judged)
+    result = audit(whole, plan.split, judged, plan.seen, plan.seed, plan.error_kind)
+    about = _about(dataset, whole, result, plan)
+    write_findings(result, out, plan.threshold)
     files = dict(zip(split_ids(dataset, plan.split), _files(dataset, plan.split), strict=True))
-    about["page"] = str(write_page(found.findings[: plan.worst], about, out, files.get))
+    about["page"] = str(write_page(result.findings[: plan.worst], about, out, files.get))
     written = {PAIRS: checksums.of_file(out / PAIRS)}
     write_document(out / SUMMARY, {**about, "checksums": written}, indent=1)
-    return found, about
+    return result, about
 
 
 def split_ids(dataset: PairedDataset, split: str) -> tuple[str, ...]:
@@ -96,19 +96,19 @@ def _fingerprint(dataset: PairedDataset, part: Part, plan: AuditPlan) -> str:
 
 
 def _about(
-    dataset: PairedDataset, whole: PairedSplit, found: Audit, plan: AuditPlan
+    dataset: PairedDataset, whole: PairedSplit, result: Audit, plan: AuditPlan
 ) -> dict[str, Any]:
-    issues = sum(one.probability >= plan.threshold for one in found.findings)
+    issues = sum(one.probability >= plan.threshold for one in result.findings)
     return {
         "dataset": dataset.name,
         "fingerprint": dataset.fingerprint,
         "split": plan.split,
-        "pairs": len(found.findings),
+        "pairs": len(result.findings),
         "images": len(whole.image_ids),
-        "share": round(found.share, 4),
+        "share": round(result.share, 4),
         "issues": issues,
         "threshold": plan.threshold,
-        "in_sample": sum(one.in_sample for one in found.findings),
+        "in_sample": sum(one.in_sample for one in result.findings),
         "judged_by": plan.judged_by,
         "gallery": plan.gallery,
         "error_kind": plan.error_kind,

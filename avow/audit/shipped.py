@@ -116,13 +116,13 @@ class EncodedPart(Part):
 
 
 def _vectors(
-    encoder: Encoder, split: Split, kept: Path, progress: bool
+    encoder: Encoder, split: Split, cache_file: Path, progress: bool
 ) -> Float32[np.ndarray, "images dim"]:
     """One row per image of the split; rows of NaN for photographs that cannot be read."""
     assert split.files is not None, "the split has photographs"
     key = of_text([encoder.fingerprint, *map(_stamp, split.files)])
     try:
-        with np.load(kept, allow_pickle=False) as stored:  # zip archives carry checksums
+        with np.load(cache_file, allow_pickle=False) as stored:  # zip archives carry checksums
             if str(stored["key"]) == key:
                 return stored["vectors"]
     except Exception:
@@ -132,7 +132,7 @@ def _vectors(
         for places, pixels in _prepared(encoder, split.files):
             vectors[places] = encoder.encode_prepared(pixels)
             bar.update(len(places))
-    with new_file(kept) as fresh, fresh.open("r+b") as stream:
+    with new_file(cache_file) as fresh, fresh.open("r+b") as stream:
         np.savez(stream, key=np.array(key), vectors=vectors)
     return vectors
 

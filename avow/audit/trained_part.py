@@ -71,13 +71,13 @@ class TrainedPart(Part):
 def parted(split: FeaturedSplit, images: Sequence[str], model: Model) -> TrainedPart:
     """What one model judges of a split: some of its images, by name."""
     wanted = set(images)
-    kept = np.array([name in wanted for name in split.image_ids], bool)
-    captions = np.flatnonzero(kept[split.image_of])
-    place = np.cumsum(kept) - 1
+    chosen = np.array([name in wanted for name in split.image_ids], bool)
+    captions = np.flatnonzero(chosen[split.image_of])
+    place = np.cumsum(chosen) - 1
     inside = FeaturedSplit(
         split.source,
         tuple(name for name in split.image_ids if name in wanted),
-        split.rows[kept],
+        split.rows[chosen],
         tuple(split.captions[n] for n in captions),
         place[split.image_of[captions]],
         split.boxes,

@@ -64,11 +64,11 @@ def suspect(
         )
     order = np.zeros(len(table))
     for _ in range(ROUNDS):
-        found = np.stack(
+        ratios = np.stack(
             [_ratio(names, table, kind.table(), right, part, seed) for kind in wrong]
         )
-        shares = _shares(found)
-        order = logsumexp(found + np.log(shares[1:, None]), axis=0) - np.log(shares[0])
+        shares = _shares(ratios)
+        order = logsumexp(ratios + np.log(shares[1:, None]), axis=0) - np.log(shares[0])
         right = 1 / (1 + np.exp(np.clip(order, -50, 50)))
     return WrongPairEstimate(1 - right, order, float((1 - right).mean()))
 
@@ -100,20 +100,23 @@ def _ratio(
     """Logarithm of p(wrong) / p(right) for each given pair, by trees that did not see it."""
     out = np.zeros(len(given))
     for number in range(PARTS):
-        seen = part != number
-        if seen.all():
+        in_training = part != number
+        if in_training.all():
             continue
         weight = np.concatenate(
-            [right[seen] / right[seen].sum(), np.full(seen.sum(), 1 / seen.sum())]
+            [
+                right[in_training] / right[in_training].sum(),
+                np.full(in_training.sum(), 1 / in_training.sum()),
+            ]
         )
-        learnt = np.concatenate([given[seen], wrong[seen]])
+        learnt = np.concatenate([given[in_training], wrong[in_training]])
         edges = [_edges(column, weight) for column in learnt.T]
         trees = _trees(names, seed).fit(
             _binned(learnt, edges),
-            np.repeat([0, 1], seen.sum()),
-            sample_weight=weight * seen.sum(),
+            np.repeat([0, 1], in_training.sum()),
+            sample_weight=weight * in_training.sum(),
         )
-        out[~seen] = trees.decision_function(_binned(given[~seen], edges))
+        out[~in_training] = trees.decision_function(_binned(given[~in_training], edges))
     return out
 
 

@@ -40,11 +40,11 @@ class Glove(TextBackbone):
     def states(
         self, captions: Sequence[str]
     ) -> tuple[Float[Tensor, "items parts dim"], Bool[Tensor, "items parts"]]:
-        found = [self._look_up(caption) for caption in captions]
-        width = max(map(len, found), default=0)
-        rows = torch.full((len(found), width), self.unknown)
-        present = torch.zeros(len(found), width, dtype=torch.bool)
-        for item, numbers in enumerate(found):
+        word_rows = [self._look_up(caption) for caption in captions]
+        width = max(map(len, word_rows), default=0)
+        rows = torch.full((len(word_rows), width), self.unknown)
+        present = torch.zeros(len(word_rows), width, dtype=torch.bool)
+        for item, numbers in enumerate(word_rows):
             rows[item, : len(numbers)] = torch.tensor(numbers, dtype=torch.long)
             present[item, : len(numbers)] = True
         device = self.vectors.device

@@ -118,9 +118,9 @@ def processor_settings(name: str, folder: Path) -> dict[str, Any]:
     """How the model wants its pixels; some nest it in 'processor_config.json'."""
     for file in ("preprocessor_config.json", "processor_config.json"):
         if (folder / file).is_file():
-            found = _processor(folder / file)
-            if found is not None:
-                return found
+            settings = _processor(folder / file)
+            if settings is not None:
+                return settings
     raise BadRecipe(
         f"The model {name!r} has no 'preprocessor_config.json' with an 'image_mean' "
         "and an 'image_std'. Expected a vision model saved with its image processor. "
@@ -131,18 +131,18 @@ def processor_settings(name: str, folder: Path) -> dict[str, Any]:
 def _processor(file: Path) -> dict[str, Any] | None:
     """The settings in a file, where they are those of photographs."""
     try:
-        found = read_object(file)
-        found = found.get("image_processor", found)
-        if not isinstance(found, dict) or not {"image_mean", "image_std"} <= found.keys():
+        settings = read_object(file)
+        settings = settings.get("image_processor", settings)
+        if not isinstance(settings, dict) or not {"image_mean", "image_std"} <= settings.keys():
             return None
         for key in ("image_mean", "image_std"):
-            numbers = np.array(found[key], float)
+            numbers = np.array(settings[key], float)
             if numbers.shape != (3,) or not np.isfinite(numbers).all():
                 raise ValueError(f"{key!r} is not three numbers")
-        if not all(found["image_std"]):
+        if not all(settings["image_std"]):
             raise ValueError("'image_std' has a 0")
-        Image.Resampling(found.get("resample", 3))
-        size = own_size(found)
+        Image.Resampling(settings.get("resample", 3))
+        size = own_size(settings)
         if not isinstance(size, int) or not 0 <= size <= _LARGEST:
             raise ValueError(f"its size is not a number from 0 to {_LARGEST}")
     except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
@@ -150,7 +150,7 @@ def _processor(file: Path) -> dict[str, Any] | None:
             f"The file {str(file)!r} cannot be used ({error}). Expected the settings of an "
             "image processor; save the processor into the same folder again."
         ) from error
-    return found
+    return settings
 
 
 def own_size(processor: dict[str, Any]) -> int:
@@ -173,7 +173,7 @@ def _check_size(name: str, size: int, patch: int) -> None:
 
 def _options(network: Any, size: int) -> dict[str, bool]:
     """Tell networks that were trained at another size to stretch their positions."""
-    known = inspect.signature(network.forward).parameters
+    parameters = inspect.signature(network.forward).parameters
     other = size != network.config.image_size
-    needed = other and "interpolate_pos_encoding" in known
+    needed = other and "interpolate_pos_encoding" in parameters
     return {"interpolate_pos_encoding": True} if needed else {}

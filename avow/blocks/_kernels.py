@@ -196,25 +196,25 @@ def reason(
     nodes += first.to(tl.int64) * count * S
     after += first.to(tl.int64) * count * S
     place = row[:, None] * S
-    known = tl.load(nodes + place + narrow[None, :], mask=inside[:, None], other=0.0)
+    states = tl.load(nodes + place + narrow[None, :], mask=inside[:, None], other=0.0)
     look = tl.zeros([ROWS, ROWS], tl.float32)
     bias = tl.load(ask_bias + wide)
     for start in range(0, S, WIDE):
         at = start + wide
         layer = tl.load(ask + at[None, :] * S + narrow[:, None])
         some = tl.load(nodes + place + at[None, :], mask=inside[:, None], other=0.0)
-        asked = tl.dot(known, layer, input_precision=KIND) + bias.to(tl.float32)[None, :]
+        asked = tl.dot(states, layer, input_precision=KIND) + bias.to(tl.float32)[None, :]
         bias = tl.load(ask_bias + (start + WIDE) % S + wide)  # the next: a sum begins with it
-        look = tl.dot(asked.to(known.dtype), tl.trans(some), look, input_precision=KIND)
-    # rows that are no node's look at nothing, and must not divide by zero
+        look = tl.dot(asked.to(states.dtype), tl.trans(some), look, input_precision=KIND)
+    # padding rows attend to no node, and must not divide by zero
     own = (mine[:, None] == mine[None, :]) & (mine > 0)[None, :]
     look = tl.where(own, look, -1e30)
     look = tl.exp(look - tl.max(look, 1)[:, None])
-    share = (look / tl.sum(look, 1)[:, None]).to(known.dtype)
+    share = (look / tl.sum(look, 1)[:, None]).to(states.dtype)
     for start in range(0, S, WIDE):
         at = start + wide
         layer = tl.load(change + at[None, :] * S + narrow[:, None])
-        some = tl.dot(known, layer, input_precision=KIND).to(known.dtype)
+        some = tl.dot(states, layer, input_precision=KIND).to(states.dtype)
         new = tl.dot(share, some, input_precision=KIND)
         new = tl.maximum(new + tl.load(change_bias + at).to(tl.float32)[None, :], 0.0)
         out = new.to(after.dtype.element_ty)
@@ -243,14 +243,14 @@ def hear(
     real = tl.load(present + text * count + node[None, :], mask=inside, other=0) != 0
     row = pair.to(tl.int64)[:, None] * count + node[None, :]
     every = row[:, :, None] * S + narrow[None, None, :]
-    known = tl.load(nodes + every, mask=inside[:, :, None], other=0.0)
+    states = tl.load(nodes + every, mask=inside[:, :, None], other=0.0)
     place, mask = pair.to(tl.int64)[:, None] * S + narrow[None, :], (pair < pairs)[:, None]
     question = tl.load(asked + place, mask=mask, other=0.0).to(tl.float32)
-    look = tl.sum(question[:, None, :] * known.to(tl.float32), 2)
+    look = tl.sum(question[:, None, :] * states.to(tl.float32), 2)
     look = tl.where(real, look, -1e30)
     look = tl.exp(look - tl.max(look, 1)[:, None])
     look = look / tl.sum(look, 1)[:, None]
-    out = tl.sum(look[:, :, None] * known.to(tl.float32), 1)
+    out = tl.sum(look[:, :, None] * states.to(tl.float32), 1)
     tl.store(heard + place, out.to(heard.dtype.element_ty), mask=mask)
 
 
@@ -279,13 +279,13 @@ def gate(
     real = tl.load(present + text * count + node[None, :], mask=inside, other=0) != 0
     row = pair.to(tl.int64)[:, None] * count + node[None, :]
     every = row[:, :, None] * S + narrow[None, None, :]
-    known = tl.load(nodes + every, mask=inside[:, :, None], other=0.0)
+    states = tl.load(nodes + every, mask=inside[:, :, None], other=0.0)
     weight = tl.load(weigh + narrow).to(tl.float32)
-    opening = tl.sum(known.to(tl.float32) * weight[None, None, :], 2)
+    opening = tl.sum(states.to(tl.float32) * weight[None, None, :], 2)
     opening = opening * tl.load(numbers) + tl.load(numbers + 1)
     opening = tl.where(real, tl.sigmoid(opening), 0.0)
     opening = opening / (tl.sum(opening, 1) + eps)[:, None]
-    whole = tl.sum(opening[:, :, None] * known.to(tl.float32), 1)
+    whole = tl.sum(opening[:, :, None] * states.to(tl.float32), 1)
     length = tl.sqrt(tl.sum(whole * whole, 1)) + eps
     score = tl.sum(whole * tl.load(judge + narrow)[None, :], 1) / length
     tl.store(scores + pair, score + tl.load(numbers + 2), mask=pair < pairs)

@@ -26,7 +26,7 @@ class CaptionReader:
         self.network = AdaptedTransformer(source, rank=0).eval()
         self.dim = 2 * self.network.dim
         self.captions = np.empty(0, "S4")
-        """Each as the bytes of its length and numbers, sorted: a batch is found at once."""
+        """Each as the bytes of its length and numbers, sorted for binary search."""
         self.place = np.empty(0, np.int64)
         """Where the vector of each of them lies."""
         self.vectors = np.empty((0, self.dim), np.float16)
@@ -41,17 +41,17 @@ class CaptionReader:
     def read(self, text: Tokens) -> Float[Tensor, "items dim"]:
         """One vector per caption: the mean and the largest of its tokens' states."""
         captions = _as_bytes(text)
-        told, first = np.unique(captions, return_index=True)
-        near = np.searchsorted(self.captions, told)
+        distinct, first = np.unique(captions, return_index=True)
+        near = np.searchsorted(self.captions, distinct)
         unknown = near == len(self.captions)
-        unknown[~unknown] = self.captions[near[~unknown]] != told[~unknown]
+        unknown[~unknown] = self.captions[near[~unknown]] != distinct[~unknown]
         if unknown.any():
-            self._keep(text, told[unknown], first[unknown])
-        found = self.vectors[self.place[np.searchsorted(self.captions, captions)]]
-        return torch.from_numpy(found).to(text.ids.device, torch.float32)
+            self._keep(text, distinct[unknown], first[unknown])
+        vectors = self.vectors[self.place[np.searchsorted(self.captions, captions)]]
+        return torch.from_numpy(vectors).to(text.ids.device, torch.float32)
 
     def _keep(self, text: Tokens, captions: np.ndarray, rows: Int[np.ndarray, " rows"]) -> None:
-        """Read the captions of `rows`, and put them where they belong."""
+        """Encode the captions of `rows`, and insert them in sorted order."""
         start, stop = len(self.captions), len(self.captions) + len(captions)
         if stop > len(self.vectors):
             more = np.empty((stop, self.dim), np.float16)
@@ -62,9 +62,9 @@ class CaptionReader:
             alike = np.flatnonzero(lengths == length)
             self.vectors[start + alike] = self._vectors(text.ids[rows[alike], :length])
         longest = max(self.captions.dtype, captions.dtype, key=lambda kind: kind.itemsize)
-        known = self.captions.astype(longest)
-        between = np.searchsorted(known, captions)
-        self.captions = np.insert(known, between, captions)
+        widened = self.captions.astype(longest)
+        between = np.searchsorted(widened, captions)
+        self.captions = np.insert(widened, between, captions)
         self.place = np.insert(self.place, between, np.arange(start, stop))
 
     def _vectors(self, ids: Int[Tensor, "items parts"]) -> Float[np.ndarray, "items dim"]:
@@ -77,8 +77,8 @@ class CaptionReader:
 def _as_bytes(text: Tokens) -> np.ndarray:
     """One string of bytes per caption, whatever padding it came with."""
     lengths = text.lengths[:, None]
-    said = torch.arange(text.ids.shape[1], device=text.ids.device) < lengths
-    rows = torch.cat([lengths, text.ids * said], 1).int().cpu().numpy()
+    present = torch.arange(text.ids.shape[1], device=text.ids.device) < lengths
+    rows = torch.cat([lengths, text.ids * present], 1).int().cpu().numpy()
     return np.ascontiguousarray(rows).view(f"S{rows.itemsize * rows.shape[1]}")[:, 0]
 
 

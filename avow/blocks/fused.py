@@ -2,7 +2,7 @@
 
 Each function of pairs answers None (or False) where it cannot: no Triton, no CUDA device, a
 gradient wanted, numbers of more than 16 bits, an unusual size. The caller then goes operation
-by operation, to the same result. After a kernel that fails, which is told once, none is tried.
+by operation, to the same result. After one kernel fails, which is logged, none is tried.
 """
 
 import importlib

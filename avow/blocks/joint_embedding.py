@@ -82,8 +82,8 @@ def _joint_embedding(how: JointSettings) -> JointEmbedding:
         how.visual_dim, how.dim, how.bend, how.dropout_image, how.bend_from
     )
     words = build_pool(how.pool if how.text_pool == "same" else how.text_pool)
-    known = Names(how.names, how.visual_dim, how.dim, how.pretrained) if how.names else None
-    return JointEmbedding(visual, build_pool(how.pool), encoder, words, how.dropout_head, known)
+    names = Names(how.names, how.visual_dim, how.dim, how.pretrained) if how.names else None
+    return JointEmbedding(visual, build_pool(how.pool), encoder, words, how.dropout_head, names)
 
 
 joint_embedding = with_keywords(JointSettings, _joint_embedding)

@@ -82,15 +82,15 @@ class AdaptedTransformer(nn.Module):
         """From the vectors of words to their states in the sentence."""
         weights = self._weights()
         states = self._normalised(words, "first")
-        seen = present[:, None, None, :]
+        mask = present[:, None, None, :]
         for layer in range(self.layers):
-            states = self._layer(states, seen, weights, layer)
+            states = self._layer(states, mask, weights, layer)
         return states
 
     def _layer(
         self,
         states: Float[Tensor, "items parts dim"],
-        seen: Bool[Tensor, "items 1 1 parts"],
+        mask: Bool[Tensor, "items 1 1 parts"],
         weights: dict[str, Tensor],
         layer: int,
     ) -> Float[Tensor, "items parts dim"]:
@@ -99,7 +99,7 @@ class AdaptedTransformer(nn.Module):
             return linear(given, weights[f"{part}{layer}"], bias)
 
         split = through("qkv", states).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        heard = scaled_dot_product_attention(split[0], split[1], split[2], attn_mask=seen)
+        heard = scaled_dot_product_attention(split[0], split[1], split[2], attn_mask=mask)
         heard = heard.transpose(1, 2).flatten(2)
         states = self._normalised(states + through("out", heard), f"middle{layer}")
         thought = through("narrow", gelu(through("wide", states)))
@@ -137,7 +137,7 @@ def _gathered(state: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
     """The weights of BERT under short names; queries, keys and values as one matrix."""
     start = "embeddings."
     types = state[f"{start}token_type_embeddings.weight"][0]
-    found = {
+    weights = {
         "words": state[f"{start}word_embeddings.weight"],
         "places": state[f"{start}position_embeddings.weight"] + types,
         "first_weight": state[f"{start}LayerNorm.weight"],
@@ -149,7 +149,7 @@ def _gathered(state: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
             three = [
                 state[f"{at}attention.self.{one}.{kind}"] for one in ("query", "key", "value")
             ]
-            found |= {
+            weights |= {
                 f"qkv_{kind}{layer}": torch.cat(three),
                 f"out_{kind}{layer}": state[f"{at}attention.output.dense.{kind}"],
                 f"wide_{kind}{layer}": state[f"{at}intermediate.dense.{kind}"],
@@ -157,7 +157,7 @@ def _gathered(state: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
                 f"middle{layer}_{kind}": state[f"{at}attention.output.LayerNorm.{kind}"],
                 f"last{layer}_{kind}": state[f"{at}output.LayerNorm.{kind}"],
             }
-    return {name: tensor.float() for name, tensor in found.items()}
+    return {name: tensor.float() for name, tensor in weights.items()}
 
 
 def _number_of(words: Float[Tensor, "words dim"]) -> Int[Tensor, ""]:

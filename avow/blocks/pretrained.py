@@ -128,8 +128,8 @@ def load(network: Any, source: str, config: Any) -> nn.Module:
 
 def without_pooling(network: Any) -> dict[str, bool]:
     """The keyword that leaves out the pooling layer, where the class has one."""
-    known = inspect.signature(network.__init__).parameters
-    return {"add_pooling_layer": False} if "add_pooling_layer" in known else {}
+    parameters = inspect.signature(network.__init__).parameters
+    return {"add_pooling_layer": False} if "add_pooling_layer" in parameters else {}
 
 
 def of_weights(network: nn.Module) -> str:

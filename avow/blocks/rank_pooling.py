@@ -44,7 +44,7 @@ def _sorted(parts: Tensor, present: Tensor, weight: Tensor) -> Tensor:
 
 
 class _CannotRun(Exception):
-    """A kernel failed, which was told."""
+    """A kernel failed; the warning has been logged."""
 
 
 class _Ranked(torch.autograd.Function):

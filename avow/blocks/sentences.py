@@ -28,7 +28,7 @@ def sentence_vectors(
     tokeniser.enable_padding()
     network = AdaptedTransformer("minilm", 0).eval().to(device)
     order = np.argsort([len(text) for text in texts], kind="stable")  # little padding
-    found = np.empty((len(texts), network.dim), np.float32)
+    vectors = np.empty((len(texts), network.dim), np.float32)
     for start in range(0, len(order), _AT_ONCE):
         rows = order[start : start + _AT_ONCE]
         read = tokeniser.encode_batch([texts[row] for row in rows])
@@ -36,5 +36,5 @@ def sentence_vectors(
         present = torch.tensor([one.attention_mask for one in read], device=device).bool()
         states = network(ids, present)
         means = (states * present[..., None]).sum(1) / present.sum(1, keepdim=True)
-        found[rows] = torch.nn.functional.normalize(means, dim=-1).cpu().numpy()
-    return found
+        vectors[rows] = torch.nn.functional.normalize(means, dim=-1).cpu().numpy()
+    return vectors

@@ -86,11 +86,11 @@ class WordGru(TextEncoder):
             )
         place = {word: row for row, word in enumerate(words)}
         rows = [place.get(word, -1) for word in listed]
-        known = [row for row, found in enumerate(rows) if found >= 0]
-        chosen = torch.from_numpy(vectors[[rows[row] for row in known]])
+        with_vector = [row for row, source in enumerate(rows) if source >= 0]
+        chosen = torch.from_numpy(vectors[[rows[row] for row in with_vector]])
         with torch.no_grad():
-            self.words.weight[known] = chosen.to(self.words.weight)
-        return len(known)
+            self.words.weight[with_vector] = chosen.to(self.words.weight)
+        return len(with_vector)
 
 
 class TransformerText(TextEncoder):

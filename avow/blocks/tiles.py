@@ -69,24 +69,24 @@ def _cut(encoded: Encoded, size: int) -> tuple[list[Encoded], Int[Tensor, " item
     place = torch.arange(1, present.shape[1] + 1, device=present.device)
     lengths = (present * place).amax(1)  # up to the last part: there may be gaps before
     lengths, order = lengths.sort(descending=True)
-    known, tiles, start = lengths.tolist(), [], 0
-    while start < len(known):
-        stop = _end(known, start, size, alike=present.device.type == "cpu")
-        tiles.append(encoded.rows(order[start:stop]).resized(known[start]))
+    descending, tiles, start = lengths.tolist(), [], 0
+    while start < len(descending):
+        stop = _end(descending, start, size, alike=present.device.type == "cpu")
+        tiles.append(encoded.rows(order[start:stop]).resized(descending[start]))
         start = stop
     return tiles, order.argsort()
 
 
-def _end(known: list[int], start: int, size: int, alike: bool) -> int:
+def _end(lengths: list[int], start: int, size: int, alike: bool) -> int:
     """Where the tile ends that begins at `start`: there are `size` items, or shorter ones.
 
     alike: a processor rather takes a smaller tile than padding, a device does not.
     """
-    stop, least = min(start + size, len(known)), start + _FEW
+    stop, least = min(start + size, len(lengths)), start + _FEW
     if not alike or least >= stop:
         return stop
     # longest first: the first place with a shorter one
-    return bisect_right(known, -known[start], least, stop, key=neg)
+    return bisect_right(lengths, -lengths[start], least, stop, key=neg)
 
 
 def _forgetful(compare: Compare) -> Compare:

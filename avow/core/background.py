@@ -72,9 +72,9 @@ class Background:
 
 
 def _largest(
-    values: Float[np.ndarray, "views candidates n"], kept: int
+    values: Float[np.ndarray, "views candidates n"], count: int
 ) -> Float[np.ndarray, "views candidates kept"]:
-    """The `kept` largest of every row, descending."""
-    if values.shape[-1] > kept:
-        values = np.partition(values, -kept, axis=-1)[..., -kept:]
+    """The `count` largest of every row, descending."""
+    if values.shape[-1] > count:
+        values = np.partition(values, -count, axis=-1)[..., -count:]
     return np.ascontiguousarray(np.sort(values, axis=-1)[..., ::-1])

@@ -8,16 +8,16 @@ from avow.core.errors import NoDevice
 
 
 def chosen_device(name: str) -> str:
-    """The device that was named, if it is there; the best one where none was."""
+    """`name`, if that device can be used; the best device if `name` is empty."""
     if not name:
         return best_device()
     try:
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        told = str(error).splitlines()[0]
+        message = str(error).splitlines()[0]
         raise NoDevice(
-            f"The device {name!r} cannot be used ({told}). Expected one of this machine, such "
-            f"as {best_device()!r}; change --device, or leave it out."
+            f"The device {name!r} cannot be used ({message}). Expected one of this machine, "
+            f"such as {best_device()!r}; change --device, or leave it out."
         ) from error
     return name
 

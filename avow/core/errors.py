@@ -42,10 +42,10 @@ class AvowError(Exception):
 class UnknownName(AvowError):
     """No file of that name in the folder that was searched."""
 
-    def __init__(self, folder: str, name: str, known: Sequence[str]):
-        near = difflib.get_close_matches(name, known, n=1)
+    def __init__(self, folder: str, name: str, names: Sequence[str]):
+        near = difflib.get_close_matches(name, names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        listed = ", ".join(known) or "none"
+        listed = ", ".join(names) or "none"
         super().__init__(f"There is no {name!r} in {folder}.{hint} There are: {listed}.")
 
 

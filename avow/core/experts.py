@@ -101,8 +101,8 @@ class Experts:
                 "by side, in this order."
             )
         slices = features.split(list(widths.values()), dim=2)
-        found = dict(zip(widths, slices, strict=True))
-        return cls(found, {name: present & (part != 0).any(2) for name, part in found.items()})
+        parts = dict(zip(widths, slices, strict=True))
+        return cls(parts, {name: present & (part != 0).any(2) for name, part in parts.items()})
 
     def to(self, device: torch.device | str) -> "Experts":
         return Experts(

@@ -112,13 +112,13 @@ def recover(path: Path) -> None:
     something to do where two folders cannot be exchanged in one step.
     """
     path = Path(os.path.realpath(path))
-    kept = _kept(path)
-    if not kept.is_dir():
+    backup = _backup_path(path)
+    if not backup.is_dir():
         return
-    with suppress(OSError), _locked(kept):
-        if kept.is_dir():  # otherwise its writer has finished in the meantime
+    with suppress(OSError), _locked(backup):
+        if backup.is_dir():  # otherwise its writer has finished in the meantime
             _discard(path)
-            os.rename(kept, path)
+            os.rename(backup, path)
             _sync(path.parent)
 
 
@@ -127,33 +127,33 @@ def _replace_by_moving(path: Path, fresh: Path) -> None:
 
     While `.NAME.kept` exists it is the folder that counts.
     """
-    kept = _kept(path)
+    backup = _backup_path(path)
     with _locked(path):
         try:
-            os.rename(path, kept)
+            os.rename(path, backup)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
         else:
-            _put(fresh, path, kept)
+            _put(fresh, path, backup)
             return
     # a folder that came with a container image cannot be moved, but it can be copied
     with _temporary(path, folder=True) as copied:
         shutil.copytree(path, copied, dirs_exist_ok=True)
         _sync_all(copied)
-        os.rename(copied, kept)
-        _put(fresh, path, kept)
+        os.rename(copied, backup)
+        _put(fresh, path, backup)
 
 
-def _put(fresh: Path, path: Path, kept: Path) -> None:
+def _put(fresh: Path, path: Path, backup: Path) -> None:
     _sync(path.parent)
     shutil.rmtree(path, ignore_errors=True)
     os.rename(fresh, path)
     _sync(path.parent)
-    os.rename(kept, fresh)  # done: what is left is removed with the temporary name
+    os.rename(backup, fresh)  # done: what is left is removed with the temporary name
 
 
-def _kept(path: Path) -> Path:
+def _backup_path(path: Path) -> Path:
     return path.with_name(f".{path.name}{_KEPT}")
 
 
@@ -304,5 +304,5 @@ def _is_full(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     # torch and safetensors report a full disk in words of their own
-    told = str(error)
-    return "No space left on device" in told or "inline_container" in told
+    message = str(error)
+    return "No space left on device" in message or "inline_container" in message

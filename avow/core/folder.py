@@ -30,8 +30,8 @@ _LONGEST = 200
 
 def names(package: ModuleType) -> list[str]:
     """The public modules of `package`, without importing any of them."""
-    found = pkgutil.iter_modules(package.__path__)
-    return sorted(module.name for module in found if not module.name.startswith("_"))
+    modules = pkgutil.iter_modules(package.__path__)
+    return sorted(module.name for module in modules if not module.name.startswith("_"))
 
 
 def find(package: ModuleType, name: str, *, allow_code: AllowCode = False) -> ModuleType:
@@ -51,9 +51,9 @@ def find(package: ModuleType, name: str, *, allow_code: AllowCode = False) -> Mo
 def settings(
     package: ModuleType, name: str, *, allow_code: AllowCode = False
 ) -> dict[str, inspect.Parameter]:
-    """What the part called `name` can be told, from the signature of its `build`."""
-    found: Any = find(package, name, allow_code=allow_code)
-    return dict(inspect.signature(found.build).parameters)
+    """The settings of the part called `name`: the parameters of its `build`."""
+    module: Any = find(package, name, allow_code=allow_code)
+    return dict(inspect.signature(module.build).parameters)
 
 
 def check(
@@ -78,8 +78,8 @@ def make(
 ) -> Any:
     """Build the part called `name` with the settings `chosen`."""
     check(package, name, chosen, allow_code=allow_code)
-    found: Any = find(package, name, allow_code=allow_code)
-    return found.build(**chosen)
+    module: Any = find(package, name, allow_code=allow_code)
+    return module.build(**chosen)
 
 
 def is_module(name: str) -> bool:
@@ -90,8 +90,8 @@ def is_module(name: str) -> bool:
 def shortened(value: Any, most: int = 80) -> str:
     """A value from a file as a message can quote it."""
     # a list in a list in a list ... has no `repr`, and that of a long one takes long
-    told = f"of type {type(value).__name__}" if isinstance(value, list | dict) else repr(value)
-    return told if len(told) <= most else f"{told[:most]}…"
+    text = f"of type {type(value).__name__}" if isinstance(value, list | dict) else repr(value)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _outside(package: ModuleType, name: str, allow_code: AllowCode) -> ModuleType:
@@ -113,11 +113,11 @@ def _outside(package: ModuleType, name: str, allow_code: AllowCode) -> ModuleTyp
         ) from error
 
 
-def unknown_setting(where: str, key: str, known: Sequence[str]) -> str:
+def unknown_setting(where: str, key: str, allowed: Sequence[str]) -> str:
     """The sentence for a key that `where` does not have."""
-    near = difflib.get_close_matches(key[:_LONGEST], known, n=1)
+    near = difflib.get_close_matches(key[:_LONGEST], allowed, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    listed = ", ".join(known) or "none"
+    listed = ", ".join(allowed) or "none"
     return f"{where} has no setting {shortened(key)}.{hint} It has: {listed}."
 
 

@@ -60,31 +60,34 @@ FORMATS: tuple[Format, ...] = (
 
 def is_picture(suffix: str) -> bool:
     """Whether files with this suffix (lower case, with its dot) are read as pictures."""
-    return any(suffix in known.suffixes for known in FORMATS)
+    return any(suffix in image_format.suffixes for image_format in FORMATS)
 
 
 def may_be_readable_now(suffix: str) -> bool | None:
     """Whether the package for this suffix is installed; None where none is needed."""
-    for known in FORMATS:
-        if suffix in known.suffixes and known.install:
-            return importlib.util.find_spec(known.module) is not None
+    for image_format in FORMATS:
+        if suffix in image_format.suffixes and image_format.install:
+            return importlib.util.find_spec(image_format.module) is not None
     return None
 
 
 def lacking(prefix: bytes) -> Format | None:
     """The format of a file that begins with `prefix`, if only its package is missing."""
-    for known in FORMATS:
-        if known.signature and re.match(known.signature.encode(), prefix):
-            return None if known.available() else known
+    for image_format in FORMATS:
+        if image_format.signature and re.match(image_format.signature.encode(), prefix):
+            return None if image_format.available() else image_format
     return None
 
 
 def title(name: str | None) -> str:
     """How people write the format that Pillow calls `name`."""
-    return next((known.title for known in FORMATS if known.name == name), name or "picture")
+    return next(
+        (image_format.title for image_format in FORMATS if image_format.name == name),
+        name or "picture",
+    )
 
 
 def titles(last: str = "or") -> str:
     """All formats, for a sentence."""
-    *first, final = [known.title for known in FORMATS]
+    *first, final = [image_format.title for image_format in FORMATS]
     return f"{', '.join(first)} {last} {final}"

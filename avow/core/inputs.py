@@ -67,14 +67,17 @@ def probabilities_of(
     given: np.ndarray, shape: Sequence[int]
 ) -> Float[np.ndarray, "queries candidates"]:
     """Probabilities of every query and candidate. Raises BadData for anything else."""
-    found = np.asarray(given, np.float64)
-    if found.shape != tuple(shape) or not ((found >= 0) & (found <= 1)).all():
+    probabilities = np.asarray(given, np.float64)
+    if (
+        probabilities.shape != tuple(shape)
+        or not ((probabilities >= 0) & (probabilities <= 1)).all()
+    ):
         raise BadData(
-            f"The probabilities have shape {found.shape} and go from {found.min():.3g} to "
-            f"{found.max():.3g}. Expected shape {tuple(shape)} and numbers from 0 to 1: that "
-            "each candidate fits each query."
+            f"The probabilities have shape {probabilities.shape} and go from "
+            f"{probabilities.min():.3g} to {probabilities.max():.3g}. Expected shape "
+            f"{tuple(shape)} and numbers from 0 to 1: that each candidate fits each query."
         )
-    return found
+    return probabilities
 
 
 def check_shares(**shares: float) -> None:

@@ -32,18 +32,18 @@ Band = tuple[int, Image.Image]
 """The first row of a band in the whole picture, and its pixels."""
 
 
-def reduce(found: Image.Image, stream: io.BufferedIOBase) -> Image.Image | None:
+def reduce(image: Image.Image, stream: io.BufferedIOBase) -> Image.Image | None:
     """The small picture; None where the file cannot be decoded in parts.
 
-    found: the header, as `photographs.identify` gives it. stream: the file.
+    image: the header, as `photographs.identify` gives it. stream: the file.
     """
     with _ONE:
-        if isinstance(found, JpegImagePlugin.JpegImageFile):
-            return _jpeg(found, stream)
-        if found.format == "PNG":
+        if isinstance(image, JpegImagePlugin.JpegImageFile):
+            return _jpeg(image, stream)
+        if image.format == "PNG":
             return _png(stream)
-        if isinstance(found, TiffImagePlugin.TiffImageFile):
-            return _tiff(found, stream)
+        if isinstance(image, TiffImagePlugin.TiffImageFile):
+            return _tiff(image, stream)
     return None
 
 
@@ -71,12 +71,12 @@ def _means(bands: Iterator[Band], width: int, height: int, factor: int) -> Image
 
 
 def _jpeg(
-    found: JpegImagePlugin.JpegImageFile, stream: io.BufferedIOBase
+    image: JpegImagePlugin.JpegImageFile, stream: io.BufferedIOBase
 ) -> Image.Image | None:
-    width, height = found.size
+    width, height = image.size
     scale = next((one for one in (2, 4) if width * height <= (one * EDGE) ** 2), 8)
     if _needs_all_coefficients(stream):
-        layers: Any = found.layer  # type: ignore[attr-defined]  # set while it is opened
+        layers: Any = image.layer  # type: ignore[attr-defined]  # set while it is opened
         most = max(h for _, h, _, _ in layers) * max(v for _, _, v, _ in layers)
         samples = sum(h * v for _, h, v, _ in layers) / most
         if 2 * samples * width * height > MEMORY // 2:
@@ -84,9 +84,9 @@ def _jpeg(
     if 4 * width * height / scale**2 > MEMORY // 2:
         return None
     stream.seek(0)
-    found.draft("RGB", (max(1, width // scale), max(1, height // scale)))
-    found.load()
-    return found.copy()
+    image.draft("RGB", (max(1, width // scale), max(1, height // scale)))
+    image.load()
+    return image.copy()
 
 
 def _needs_all_coefficients(stream: io.BufferedIOBase) -> bool:
@@ -224,9 +224,9 @@ _AVERAGED = {"P": "RGB", "1": "L", "I;16": "I", "I;16B": "I", "I;16L": "I"}
 
 
 def _tiff(
-    found: TiffImagePlugin.TiffImageFile, stream: io.BufferedIOBase
+    image: TiffImagePlugin.TiffImageFile, stream: io.BufferedIOBase
 ) -> Image.Image | None:
-    tags = found.tag_v2
+    tags = image.tag_v2
     width, height = int(tags[_WIDTH]), int(tags[_HEIGHT])
     across, down = width, min(int(tags.get(_ROWS, height)), height)
     offsets, counts = tags.get(_OFFSETS), tags.get(_COUNTS)

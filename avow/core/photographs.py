@@ -67,12 +67,12 @@ def opened(
     largest = LARGEST if largest is None else largest
     stream = source.open("rb") if isinstance(source, Path) else source
     try:
-        found = identify(stream)
-        if found.width * found.height > largest:
-            yield _reduced(found, stream, largest)
+        header = identify(stream)
+        if header.width * header.height > largest:
+            yield _reduced(header, stream, largest)
         else:
-            exif = found.getexif()
-            yield Photograph(eight_bits(found), *_upright_size(found, exif), exif)
+            exif = header.getexif()
+            yield Photograph(eight_bits(header), *_upright_size(header, exif), exif)
     finally:
         if isinstance(source, Path):
             stream.close()
@@ -87,10 +87,10 @@ def identify(stream: io.BufferedIOBase) -> Image.Image:
     prefix = stream.read(_PREFIX)
     if not prefix:
         raise Unreadable("the file is empty", "damaged")
-    for known in formats.FORMATS:
-        if not known.available():
+    for image_format in formats.FORMATS:
+        if not image_format.available():
             continue
-        factory, accept = Image.OPEN[known.name]
+        factory, accept = Image.OPEN[image_format.name]
         accepted = accept is None or accept(prefix)
         if not accepted or isinstance(accepted, str):  # a text says why it is not
             continue
@@ -100,7 +100,7 @@ def identify(stream: io.BufferedIOBase) -> Image.Image:
         except (SyntaxError, IndexError, TypeError, struct.error):
             continue
         except Image.DecompressionBombError as error:
-            raise _too_large(known.title, f"more than {2 * LARGEST}", LARGEST) from error
+            raise _too_large(image_format.title, f"more than {2 * LARGEST}", LARGEST) from error
     missing = formats.lacking(prefix)
     if missing is not None:
         package = missing.module.replace("_", "-")
@@ -219,16 +219,16 @@ def why_unreadable(error: Exception) -> str:
     return f"cannot be decoded ({message})"
 
 
-def _reduced(found: Image.Image, stream: io.BufferedIOBase, largest: int) -> Photograph:
+def _reduced(header: Image.Image, stream: io.BufferedIOBase, largest: int) -> Photograph:
     """A picture above `largest` pixels, at a fraction of its size and upright."""
     from avow.core.large_photographs import reduce
 
-    name, pixels = formats.title(found.format), found.width * found.height
+    name, pixels = formats.title(header.format), header.width * header.height
     if pixels > LARGEST_REDUCED:
         raise _too_large(name, str(pixels), LARGEST_REDUCED)
-    exif = _exif_of_header(found)
-    size = _upright_size(found, exif)  # before a JPEG is told to be smaller
-    image = reduce(found, stream)
+    exif = _exif_of_header(header)
+    size = _upright_size(header, exif)  # before `draft` makes a JPEG smaller
+    image = reduce(header, stream)
     if image is None:
         raise _too_large(name, str(pixels), largest, "; this format cannot be read in part")
     image.info.pop("exif", None)
@@ -241,22 +241,22 @@ def _too_large(name: str, pixels: str, most: int, more: str = "") -> Unreadable:
     return Unreadable(f"a {name} of {pixels} pixels{more}; {most} at most", "size")
 
 
-def _exif_of_header(found: Image.Image) -> Image.Exif:
+def _exif_of_header(header: Image.Image) -> Image.Exif:
     """`getexif` of a PNG without any decodes all of it, to see what follows the pixels."""
-    if found.format == "PNG" and "exif" not in found.info:
+    if header.format == "PNG" and "exif" not in header.info:
         return Image.Exif()
-    return found.getexif()
+    return header.getexif()
 
 
-def _upright_size(found: Image.Image, exif: Image.Exif) -> tuple[int, int]:
+def _upright_size(header: Image.Image, exif: Image.Exif) -> tuple[int, int]:
     """TIFF files are turned while they are decoded, and give their upright size."""
-    turned = found.format != "TIFF" and _orientation(exif) in _TURNED
-    return (found.height, found.width) if turned else found.size
+    turned = header.format != "TIFF" and _orientation(exif) in _TURNED
+    return (header.height, header.width) if turned else header.size
 
 
 def _orientation(exif: Image.Exif) -> int:
-    told = exif.get(ExifTags.Base.Orientation, 1)
-    return told if isinstance(told, int) and 1 <= told <= 8 else 1
+    orientation = exif.get(ExifTags.Base.Orientation, 1)
+    return orientation if isinstance(orientation, int) and 1 <= orientation <= 8 else 1
 
 
 def _turn_only(orientation: int) -> bytes:

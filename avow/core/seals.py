@@ -60,9 +60,11 @@ def check(path: Path, data: bytes | None = None) -> None:
     if entry is None:
         return
     check_size(path, entry)
-    found = checksums.of_file(path) if data is None else checksums.of_bytes(data)
-    if found != entry["crc32"]:
-        raise Damaged(f"its checksum is {found}, and was {entry['crc32']} when it was written")
+    checksum = checksums.of_file(path) if data is None else checksums.of_bytes(data)
+    if checksum != entry["crc32"]:
+        raise Damaged(
+            f"its checksum is {checksum}, and was {entry['crc32']} when it was written"
+        )
 
 
 def check_size(path: Path, entry: dict[str, Any]) -> None:

@@ -74,7 +74,7 @@ class Encoder(ABC):
 
 Queries = Float32[np.ndarray, "queries dim"]
 Ids = Int64[np.ndarray, " chosen"]
-Nearest = tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]
+Nearest = tuple[Int64[np.ndarray, "queries hits"], Float32[np.ndarray, "queries hits"]]
 """Ids of the nearest items of each query, and their scores."""
 
 

@@ -43,13 +43,13 @@ def shortened(words: list[list[int]], longest: int = LONGEST) -> list[list[int]]
     """As many first words as leave room for the last one."""
     if sum(map(len, words)) <= longest:
         return words
-    kept, room = [], longest - len(words[-1])
+    first, room = [], longest - len(words[-1])
     for pieces in words[:-1]:
         if len(pieces) > room:
             break
-        kept.append(pieces)
+        first.append(pieces)
         room -= len(pieces)
-    return [*kept, words[-1][:longest]]
+    return [*first, words[-1][:longest]]
 
 
 def token_ids(

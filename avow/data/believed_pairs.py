@@ -54,5 +54,7 @@ def read_belief(folder: Path, dataset: PairedDataset) -> Float[np.ndarray, " cap
         )
     chosen = dataset.splits["train"]
     names = np.asarray(chosen.image_ids, object)[chosen.image_of]
-    found = [wrong.get(pair, np.nan) for pair in zip(names, chosen.captions, strict=True)]
-    return 1 - np.array(found)
+    wrong_probabilities = [
+        wrong.get(pair, np.nan) for pair in zip(names, chosen.captions, strict=True)
+    ]
+    return 1 - np.array(wrong_probabilities)

@@ -84,8 +84,8 @@ class FeatureRows:
         return self.shape[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to other processes as names of files, not as their content."""
-        return {key: kept for key, kept in vars(self).items() if key != "_maps"}
+        """Pickle the names of the files, not their content."""
+        return {key: value for key, value in vars(self).items() if key != "_maps"}
 
     def rows(self, index: Int[np.ndarray, " items"]) -> Shaped[np.ndarray, "items parts dim"]:
         """Any rows in any order, copied from the shards they lie in."""
@@ -152,8 +152,10 @@ class NpyRows:
         return self.shape[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to other processes as the name of a file, not as its content."""
-        return {key: kept for key, kept in vars(self).items() if key not in ("_map", "_boxes")}
+        """Pickle the name of the file, not its content."""
+        return {
+            key: value for key, value in vars(self).items() if key not in ("_map", "_boxes")
+        }
 
     def rows(self, index: Int[np.ndarray, " items"]) -> Shaped[np.ndarray, "items parts dim"]:
         """Any rows in any order, copied from the file."""
@@ -167,14 +169,14 @@ class NpyRows:
         if self.box_file is None:
             return None
         _check_index(index, len(self))
-        found = self._boxes[self.stored[index]].astype(np.float32)
-        if found.size and not 0 <= found.min() <= found.max() <= 1:
+        boxes = self._boxes[self.stored[index]].astype(np.float32)
+        if boxes.size and not 0 <= boxes.min() <= boxes.max() <= 1:
             raise BadFeatures(
-                f"The boxes {str(self.box_file)!r} hold numbers from {found.min():g} to "
-                f"{found.max():g}. Expected 0 to 1, the width and the height of the image. "
+                f"The boxes {str(self.box_file)!r} hold numbers from {boxes.min():g} to "
+                f"{boxes.max():g}. Expected 0 to 1, the width and the height of the image. "
                 "Divide pixels by them."
             )
-        return found
+        return boxes
 
     def rows_of(self, image_ids: Sequence[str]) -> Int[np.ndarray, " images"]:
         """The row of each image, -1 for one the dataset does not know."""
@@ -356,5 +358,5 @@ def _difference(theirs: dict[str, Any], ours: dict[str, Any]) -> tuple[str, str]
 
 
 def _bracketed(one: dict[str, Any], keys: Sequence[str]) -> str:
-    told = ", ".join(f"{key} {one[key]}" for key in keys if key in one)
-    return f" ({told})" if told else ""
+    details = ", ".join(f"{key} {one[key]}" for key in keys if key in one)
+    return f" ({details})" if details else ""

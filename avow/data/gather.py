@@ -86,14 +86,14 @@ def _split(group: list[Photograph]) -> Split:
     )
 
 
-def split_called(name: str, known: Mapping[str, str], image: str, source: Path) -> str:
+def split_called(name: str, splits: Mapping[str, str], image: str, source: Path) -> str:
     """Our name of the split that `image` says it is in."""
-    if name not in known:
+    if name not in splits:
         raise BadData(
             f"The image {image!r} in '{source}' is in a split called {name!r}. "
-            f"Expected one of: {', '.join(known)}. Rename the split."
+            f"Expected one of: {', '.join(splits)}. Rename the split."
         )
-    return known[name]
+    return splits[name]
 
 
 def read_text(path: Path) -> str:

@@ -60,8 +60,8 @@ class Judgements:
                 f"{len(image_ids)} images. Expected judgements of the same dataset and "
                 "split. Check which split was judged."
             )
-        kept, images, texts, owners = np.array(rows, np.int64).T
-        return JudgedPairs(images, texts, images == owners, self.scores[kept])
+        chosen, images, texts, owners = np.array(rows, np.int64).T
+        return JudgedPairs(images, texts, images == owners, self.scores[chosen])
 
 
 @dataclass(frozen=True)

@@ -64,20 +64,22 @@ def _located(name: str) -> Path | None:
 
 def _recognised(root: Path) -> str:
     """The one reader that knows this layout."""
-    known = [
+    candidates = [
         reader for reader in folder.names(readers) if "root" in folder.settings(readers, reader)
     ]
-    found = [reader for reader in known if folder.find(readers, reader).recognises(root)]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    matching = [
+        reader for reader in candidates if folder.find(readers, reader).recognises(root)
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
         raise BadData(
-            f"The dataset at '{root}' can be read as {' or '.join(found)}. Expected one "
+            f"The dataset at '{root}' can be read as {' or '.join(matching)}. Expected one "
             "layout. Say which with `reader`."
         )
     raise BadData(
         f"The layout of the dataset at '{root}' is not recognised. Expected one of: "
-        f"{', '.join(known)}. Check the path, or say which with `reader`."
+        f"{', '.join(candidates)}. Check the path, or say which with `reader`."
     )
 
 

@@ -62,10 +62,10 @@ def read_header(file: Path) -> Header:
             f"The file {str(file)!r} holds Python objects, which are never read. "
             "Expected one array of numbers. Save it again as such."
         )
-    found = file.stat().st_size
-    if found != expected:
+    size = file.stat().st_size
+    if size != expected:
         raise BadFeatures(
-            f"The file {str(file)!r} is damaged: it has {found} bytes. Expected "
+            f"The file {str(file)!r} is damaged: it has {size} bytes. Expected "
             f"{expected}. {AGAIN}"
         )
     return Header(shape, dtype, length)

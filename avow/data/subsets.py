@@ -35,10 +35,10 @@ def images_in(
         raise UnknownName("subsets", subset, sorted(SUBSETS))
     words = SUBSETS[subset]
     named = [not words.isdisjoint(re.findall("[a-z]+", text.lower())) for text in captions]
-    found = np.unique(image_of[np.asarray(named, bool)])
-    if not len(found):
+    images = np.unique(image_of[np.asarray(named, bool)])
+    if not len(images):
         raise BadData(
             f"No caption belongs to the subset {subset!r}. Expected a word such as "
             f"{min(words)!r} in at least one; leave --subset out for the whole split."
         )
-    return found
+    return images

@@ -40,11 +40,11 @@ class Source(ABC):
 
     @abstractmethod
     def count(self, video: str) -> int:
-        """How many frames a video has; 0 where it is not known."""
+        """How many frames a video has; 0 if the source does not have it."""
 
     @abstractmethod
     def frames(self, video: str) -> Float[np.ndarray, "frames width"]:
-        """The frames of a video that is known."""
+        """The frames of a video that the source has."""
 
 
 class VideoRows:
@@ -72,8 +72,8 @@ class VideoRows:
             start = 0
             for source in self.sources.values():
                 if source.count(self.ids[row]):
-                    found = self._chosen(source.frames(self.ids[row]))
-                    out[place, : len(found), start : start + source.width] = found
+                    frames = self._chosen(source.frames(self.ids[row]))
+                    out[place, : len(frames), start : start + source.width] = frames
                 start += source.width
         return out
 
@@ -82,14 +82,14 @@ class VideoRows:
         return np.array([self._places.get(name, -1) for name in image_ids], np.int64)
 
     def _chosen(
-        self, found: Float[np.ndarray, "frames width"]
+        self, frames: Float[np.ndarray, "frames width"]
     ) -> Float[np.ndarray, "chosen width"]:
         """As many frames as there is room for; a part of NaN alone becomes padding."""
         room = self.shape[1]
-        if len(found) > room:
-            found = found[np.linspace(0, len(found) - 1, room).round().astype(np.int64)]
-        missing = np.isnan(found).all(1, keepdims=True)
-        return np.where(missing, np.float32(0), found.astype(np.float32))
+        if len(frames) > room:
+            frames = frames[np.linspace(0, len(frames) - 1, room).round().astype(np.int64)]
+        missing = np.isnan(frames).all(1, keepdims=True)
+        return np.where(missing, np.float32(0), frames.astype(np.float32))
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -112,7 +112,7 @@ def open_source(path: Path) -> Source:
 
 
 class BigFile(Source):
-    """Rows of float32 in one file; frames of a video are told by the ends of their names."""
+    """Rows of float32 in one file; the end of a row's name is the number of the frame."""
 
     def __init__(self, folder: Path):
         self.file = folder / "feature.bin"
@@ -151,8 +151,8 @@ class BigFile(Source):
         return [row for _, row in sorted(self.of_video.get(video, []))]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to other processes as the name of a file, not as its content."""
-        return {key: kept for key, kept in vars(self).items() if key != "_map"}
+        """Pickle the name of the file, not its content."""
+        return {key: value for key, value in vars(self).items() if key != "_map"}
 
     @cached_property
     def _map(self) -> np.ndarray:
@@ -186,13 +186,13 @@ class NpyFolder(Source):
     def frames(self, video: str) -> Float[np.ndarray, "frames width"]:
         name = self._named(video)
         assert name is not None
-        found = np.load(self.files[name], allow_pickle=False)
-        if found.ndim not in (1, 2) or found.shape[-1] != self.width:
+        frames = np.load(self.files[name], allow_pickle=False)
+        if frames.ndim not in (1, 2) or frames.shape[-1] != self.width:
             raise BadFeatures(
-                f"The features '{self.files[name]}' have the shape {found.shape}. Expected "
+                f"The features '{self.files[name]}' have the shape {frames.shape}. Expected "
                 f"frames of {self.width} numbers, like the first file of the folder."
             )
-        return found.reshape(-1, self.width)
+        return frames.reshape(-1, self.width)
 
     def _named(self, video: str) -> str | None:
         return next(
@@ -226,8 +226,8 @@ class NpyTable(Source):
         return self._map[self.places[video]].reshape(-1, self.width)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to other processes as the name of a file, not as its content."""
-        return {key: kept for key, kept in vars(self).items() if key != "_map"}
+        """Pickle the name of the file, not its content."""
+        return {key: value for key, value in vars(self).items() if key != "_map"}
 
     @cached_property
     def _map(self) -> np.ndarray:

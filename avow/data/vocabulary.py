@@ -70,8 +70,8 @@ class Vocabulary(Tokeniser):
 
     def words(self, caption: str) -> list[list[int]]:
         unknown = self._number[UNKNOWN]
-        found = [[self._number.get(word, unknown)] for word in word_tokenize(caption.lower())]
-        return [[self._number[START]], *found, [self._number[END]]]
+        numbers = [[self._number.get(word, unknown)] for word in word_tokenize(caption.lower())]
+        return [[self._number[START]], *numbers, [self._number[END]]]
 
 
 def _listed(numbers: dict[str, Any]) -> list[str]:

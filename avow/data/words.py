@@ -59,12 +59,12 @@ _OPENERS = frozenset(
 def sentences(text: str) -> Iterator[str]:
     """Cut `text` where a sentence ends; closing quotes stay with what they close."""
     start = 0
-    for found in _CANDIDATE.finditer(text):
-        if found.end() <= start or not _breaks(text, start, found):
+    for mark in _CANDIDATE.finditer(text):
+        if mark.end() <= start or not _breaks(text, start, mark):
             continue
-        end = after = found.end()
-        if found["next"] is not None:
-            after = found.start("next")
+        end = after = mark.end()
+        if mark["next"] is not None:
+            after = mark.start("next")
         closing = _CLOSING.match(text, after)
         if closing:
             end, after = after + len(closing[0].rstrip()), closing.end()
@@ -91,20 +91,20 @@ def ends_sentence(word: str, following: str) -> bool:
 
 
 def _opening_word(text: str) -> str:
-    found = _LETTERS.match(text)
-    return found[0].lower() if found else ""
+    letters = _LETTERS.match(text)
+    return letters[0].lower() if letters else ""
 
 
-def _breaks(text: str, start: int, found: re.Match[str]) -> bool:
-    """Whether the sentence that begins at `start` ends at the mark `found`."""
-    word = _LAST_WORD.search(text[start : found.end()])
-    if found[0] != "." or word is None:
+def _breaks(text: str, start: int, mark: re.Match[str]) -> bool:
+    """Whether the sentence that begins at `start` ends at `mark`."""
+    word = _LAST_WORD.search(text[start : mark.end()])
+    if mark[0] != "." or word is None:
         return True
     if word[0].endswith(".."):
         return False  # an ellipsis is a word of its own with or without a sentence
-    following = found["next"] or text[found.end()]
+    following = mark["next"] or text[mark.end()]
     # the model reads the following word too, and a break inside that one counts here
-    within = (_breaks(following, 0, mark) for mark in _CANDIDATE.finditer(following))
+    within = (_breaks(following, 0, inner) for inner in _CANDIDATE.finditer(following))
     return ends_sentence(word[0], following) or any(within)
 
 

@@ -39,8 +39,8 @@ def chance_of_higher(
     weight, mean, variance = _curves(x, share, least_variance)
     if monotone:
         x = x.clamp(float(mean.min()), float(mean.max()))
-    found = _log_parts(x, weight, mean, variance).softmax(0)[int(mean.argmax())]
-    return found.to(values.dtype)
+    chance = _log_parts(x, weight, mean, variance).softmax(0)[int(mean.argmax())]
+    return chance.to(values.dtype)
 
 
 def _two_means(x: Float[Tensor, " items"]) -> Float[Tensor, "2 items"]:

@@ -146,16 +146,16 @@ class Decl(SiftingLoss):
 
     def glance(self, scores: Sequence[Scores], match: Matches) -> PerView:
         """1 where a pair, or another of the same image, has the most two-way evidence."""
-        found = []
+        first_fits = []
         for one in scores:
             first = two_way_evidence(one, self.tau, self.evidence).argmax(1, keepdim=True)
-            found.append(match.gather(1, first).squeeze(1).float())
-        return torch.stack(found)
+            first_fits.append(match.gather(1, first).squeeze(1).float())
+        return torch.stack(first_fits)
 
     def settle(
         self, seen: PerView, before: PerView | None, epoch: int
     ) -> tuple[PerView, PerView]:
-        """Every look counts as it is; nothing is remembered."""
+        """The values of an epoch are used as they are, without a running average."""
         return seen, seen
 
 

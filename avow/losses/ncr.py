@@ -109,9 +109,9 @@ class Ncr(SiftingLoss):
             return scores.new_zeros(())
         grid = (places[:, None], places[None])
         among = match[grid]
-        said = [predicted(one.detach()[grid], among, self.margin) for one in advisers]
+        labels = [predicted(one.detach()[grid], among, self.margin) for one in advisers]
         trust = trust[places]
-        label = trust + (1 - trust) * torch.stack(said).mean(0)
+        label = trust + (1 - trust) * torch.stack(labels).mean(0)
         return self.hinge(scores[grid], among, label.clamp(0, 1))
 
     def hinge(

@@ -100,7 +100,7 @@ class Strangers(SiftingLoss):
     ) -> tuple[PerView, PerView]:
         first = torch.arange(seen.shape[1]) < seen.shape[1] / 2
         learns = torch.stack([first, ~first])
-        if epoch == 0:  # nobody has learnt anything, and nobody is doubted
+        if epoch == 0:  # before any training, all pairs are trusted
             return (learns if self.apart else torch.ones_like(learns)).to(seen.dtype), seen
         trust = _judged(seen, first)
         if epoch > 1 and before is not None:
@@ -118,7 +118,7 @@ class Strangers(SiftingLoss):
 def _judged(
     seen: Float[Tensor, "views pairs"], first: Bool[Tensor, " pairs"]
 ) -> Float[Tensor, " pairs"]:
-    """The chance of each pair in the eyes of the view that did not learn it."""
+    """The chance that each pair is right, by the view that did not learn from it."""
     return chance_of_right(torch.where(first, seen[1], seen[0]))
 
 

@@ -124,33 +124,33 @@ class TclDecl(SiftingLoss):
 
         The rivals are taken together, or the strongest alone where argmax judges.
         """
-        found = []
+        leads = []
         for one in scores:
             if self.judge == "null":
-                found.append(normal_scores(self._opinion(one).log_evidence, match))
+                leads.append(normal_scores(self._opinion(one).log_evidence, match))
                 continue
             weight = two_way_evidence(one, self.tau, self.evidence)
             rivals = weight.masked_fill(match, -torch.inf)
             against = rivals.logsumexp(1) if self.judge == "mixture" else rivals.amax(1)
-            found.append(weight.masked_fill(~match, -torch.inf).amax(1) - against)
-        # one without any rival is beaten by nobody; infinity could not be averaged
-        return torch.stack(found).clamp(-1e4, 1e4)
+            leads.append(weight.masked_fill(~match, -torch.inf).amax(1) - against)
+        # a pair without rivals has an infinite lead, which could not be averaged
+        return torch.stack(leads).clamp(-1e4, 1e4)
 
     def settle(
         self, seen: PerView, before: PerView | None, epoch: int
     ) -> tuple[PerView, PerView]:
-        kept = seen if before is None else self.history * before + (1 - self.history) * seen
+        averaged = seen if before is None else self.history * before + (1 - self.history) * seen
         asked = {
-            "own": lambda: kept,
-            "other": lambda: kept.flip(0),
-            "mean": lambda: kept.mean(0, keepdim=True).expand_as(kept),
-            "both": lambda: kept.amin(0, keepdim=True).expand_as(kept),
+            "own": lambda: averaged,
+            "other": lambda: averaged.flip(0),
+            "mean": lambda: averaged.mean(0, keepdim=True).expand_as(averaged),
+            "both": lambda: averaged.amin(0, keepdim=True).expand_as(averaged),
         }[self.ask]()
         if self.judge == "argmax":
-            return (asked >= 0).to(seen.dtype), kept
+            return (asked >= 0).to(seen.dtype), averaged
         chance = chance_of_right if self.judge == "null" else chance_of_higher
         trust = torch.stack([chance(one) for one in asked])
-        return (trust.round() if self.round else trust), kept
+        return (trust.round() if self.round else trust), averaged
 
 
 build = TclDecl

@@ -63,8 +63,8 @@ class Teacher:
     @classmethod
     def open(cls, path: Path) -> "Teacher":
         try:
-            with np.load(path, allow_pickle=False) as found:
-                videos, texts, video_of = (found[k] for k in ("videos", "texts", "video_of"))
+            with np.load(path, allow_pickle=False) as arrays:
+                videos, texts, video_of = (arrays[k] for k in ("videos", "texts", "video_of"))
         except (OSError, ValueError, KeyError) as error:
             raise BadData(
                 f"The teacher '{path}' cannot be read ({error}). Expected an .npz with videos, "

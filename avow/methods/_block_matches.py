@@ -64,16 +64,16 @@ def block_matches(
     products = torch.bmm(visual.by_block, text.by_block.mT)
     products = products.view(-1, images, regions, words, texts)
     total = products.sum(0)
-    seen, said = visual.present[:, :, None, None], text.present.T
+    region_present, word_present = visual.present[:, :, None, None], text.present.T
 
-    chosen = inference.focus(total, seen, said, how, along=1)
+    chosen = inference.focus(total, region_present, word_present, how, along=1)
     by_text = chosen.view(-1, words, texts).permute(2, 1, 0).contiguous()
     square = _squares(by_text, text).view(texts, -1, images, regions)
     dot = torch.mul(products, chosen).sum(3).permute(3, 0, 1, 2)
     total_weight = by_text.sum(1).view(texts, 1, images, regions)
     by_region = inference.cosine(dot, square, total_weight, visual.lengths).permute(2, 0, 3, 1)
 
-    chosen = inference.focus(total, said, seen, how, along=2)
+    chosen = inference.focus(total, word_present, region_present, how, along=2)
     square = _squares(chosen.flatten(2), visual).view(images, -1, words, texts)
     dot = products.mul_(chosen).sum(2).transpose(0, 1)
     by_word = inference.cosine(dot, square, chosen.sum(1)[:, None], text.lengths.mT)

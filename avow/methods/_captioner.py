@@ -18,7 +18,7 @@ from avow.core.contracts import Tokens
 
 
 class Captioner(nn.Module):
-    """Regions and a caption to how surprising the caption is."""
+    """The negative log-likelihood of a caption, given the regions of its image."""
 
     def __init__(
         self, inside: int, vocabulary: int, hidden: int, word_dim: int, dropout: float
@@ -40,14 +40,14 @@ class Captioner(nn.Module):
     ) -> Float[Tensor, ""]:
         """Negative log-likelihood of every word after the first, summed, per caption."""
         regions, present = closed_up(regions, present)
-        seen, _ = in_float32(self.read, self.drop(self.narrow(regions)))
-        state = last_state(seen, present)
-        memory = self.glance.prepare(seen)
+        region_states, _ = in_float32(self.read, self.drop(self.narrow(regions)))
+        state = last_state(region_states, present)
+        memory = self.glance.prepare(region_states)
         words = self.lexicon(text.ids)
         states = []
         # each state decides where the next one looks, so steps cannot be taken at once
         for step in range(text.ids.shape[1] - 1):
-            looked = self.glance(memory, seen, present, state)
+            looked = self.glance(memory, region_states, present, state)
             heard = self.drop(torch.cat([words[:, step], looked], -1))
             state = in_float32(self.write, heard, state)
             states.append(state)
@@ -59,7 +59,7 @@ class Captioner(nn.Module):
 
 
 class Glance(nn.Module):
-    """What a writer in a given state sees of the regions."""
+    """Attention over the regions, given the state of the writing GRU."""
 
     def __init__(self, hidden: int):
         super().__init__()
@@ -68,18 +68,18 @@ class Glance(nn.Module):
         self.weigh = nn.Linear(hidden, 1, bias=False)
 
     def prepare(
-        self, seen: Float[Tensor, "items parts hidden"]
+        self, region_states: Float[Tensor, "items parts hidden"]
     ) -> Float[Tensor, "items parts hidden"]:
-        """The share of the regions in the weights, which is the same for every word."""
-        return self.by_region(seen)
+        """The regions' term of the attention scores, which is the same for every word."""
+        return self.by_region(region_states)
 
     def forward(
         self,
         memory: Float[Tensor, "items parts hidden"],
-        seen: Float[Tensor, "items parts hidden"],
+        region_states: Float[Tensor, "items parts hidden"],
         present: Bool[Tensor, "items parts"],
         state: Float[Tensor, "items hidden"],
     ) -> Float[Tensor, "items hidden"]:
         score = self.weigh((memory + self.by_state(state)[:, None]).tanh()).squeeze(-1)
         weight = score.masked_fill(~present, -torch.inf).softmax(-1)
-        return torch.einsum("np,npd->nd", weight, seen)
+        return torch.einsum("np,npd->nd", weight, region_states)

@@ -140,11 +140,11 @@ class SimilarityVectors(Method):
         self.tile_mb, self.recompute = settings.tile_mb, settings.recompute
 
     def encode_visual(self, visual: Regions) -> Encoded:
-        found = visual.features.shape[1]
-        if found > self.regions:
+        count = visual.features.shape[1]
+        if count > self.regions:
             raise BadFeatures(
-                f"The images have '{found}' regions. Expected at most {self.regions}, the "
-                f"number this method was built for; set method.regions = {found} and train."
+                f"The images have '{count}' regions. Expected at most {self.regions}, the "
+                f"number this method was built for; set method.regions = {count} and train."
             )
         return led_by_gist(self.visual_gist, self.visual(visual.features), visual.present)
 
@@ -235,8 +235,8 @@ class SimilarityVectors(Method):
         asking, gists = text.parts[:, 1:].transpose(0, 1), text.parts[:, 0].contiguous()
         words, most = asking.flatten(0, 1), self._tile_bytes(asking)
         regions = inference.Context(images.regions, images.present, among=images.gram)
-        said, how = text.present[:, 1:].T, Focus(self.smooth)
-        weights = inference.unit_weights(asking, said, regions, how).mT
+        word_present, how = text.present[:, 1:].T, Focus(self.smooth)
+        weights = inference.unit_weights(asking, word_present, regions, how).mT
         local = projected_gaps(weights, images.regions, words, self.local, most)
         local = local.view(len(local), *asking.shape[:2], -1).transpose(1, 2)
         whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
@@ -290,9 +290,9 @@ class SimilarityVectors(Method):
             return None, [(slice(start, start + size), longest) for start in steps]
         place = torch.arange(longest + 1, device=text.present.device)
         lengths, order = (text.present * place).amax(1).sort(descending=True)
-        known, groups, start = lengths.tolist(), [], 0
+        descending, groups, start = lengths.tolist(), [], 0
         while start < count:
-            width = max(1, known[start])
+            width = max(1, descending[start])
             stop = start + self._shape(images, width)[1]
             groups.append((order[start:stop], width))
             start = stop

@@ -128,18 +128,20 @@ class Levels(nn.Module):
         return torch.cat([self.drop(mean), self.drop(torch.cat(largest, 1))], 1)
 
     def _largest(
-        self, found: Float[Tensor, "items maps windows"], present: Bool[Tensor, "items parts"]
+        self,
+        activations: Float[Tensor, "items maps windows"],
+        present: Bool[Tensor, "items parts"],
     ) -> Float[Tensor, "items maps"]:
         """Over the windows that hold at least one part; after the relu none is below 0."""
-        found = found.relu()
+        activations = activations.relu()
         if not self.faithful:
             # a kernel reaches beyond both ends, so an item has as many windows more as
             # the whole batch has
-            more = found.shape[-1] - present.shape[1]
-            place = torch.arange(found.shape[-1], device=found.device)
+            more = activations.shape[-1] - present.shape[1]
+            place = torch.arange(activations.shape[-1], device=activations.device)
             inside = place < present.sum(1, keepdim=True) + more
-            found = found * inside[:, None]
-        return found.amax(-1)
+            activations = activations * inside[:, None]
+        return activations.amax(-1)
 
 
 def masked_mean(
@@ -207,9 +209,9 @@ class TextLevels(TextPart):
 
 def counts(text: Tokens, words: int) -> Float[Tensor, "items words"]:
     """How often each of the first `words` of the vocabulary occurs."""
-    known = text.present & (text.ids < words)
+    in_bag = text.present & (text.ids < words)
     bag = torch.zeros(len(text.ids), words, device=text.ids.device)
-    return bag.scatter_add_(1, text.ids.clamp(max=words - 1), known.float())
+    return bag.scatter_add_(1, text.ids.clamp(max=words - 1), in_bag.float())
 
 
 class Mapping(nn.Module):
@@ -320,10 +322,11 @@ class HybridEncoding(Method):
     def concept_losses(self, visual: Encoded, text: LabelledText) -> Float[Tensor, " 3"]:
         """The hinge of the concept space, and how far videos and texts miss the labels."""
         assert text.labels is not None
-        found = self.spaces(visual, text)[1]
-        own = torch.eye(len(found), dtype=torch.bool, device=found.device)
+        similarity = self.spaces(visual, text)[1]
+        own = torch.eye(len(similarity), dtype=torch.bool, device=similarity.device)
         sides = [
-            (self.margin + t - t.diagonal()[:, None]).clamp(min=0) for t in (found, found.T)
+            (self.margin + t - t.diagonal()[:, None]).clamp(min=0)
+            for t in (similarity, similarity.T)
         ]
         hinge = sum(side.masked_fill(own, 0).amax(1).sum() for side in sides)
         missed = [

@@ -116,8 +116,8 @@ class VisualGraph(nn.Module):
         weights: Float[Tensor, "images regions regions kernels"],
         present: Bool[Tensor, "images regions"],
     ) -> Float[Tensor, "images texts"]:
-        made = self.convolve(match).unflatten(-1, (self.kernels, -1))
-        spread_out = torch.einsum("irsk,itsko->itrko", weights, made)
+        mapped = self.convolve(match).unflatten(-1, (self.kernels, -1))
+        spread_out = torch.einsum("irsk,itsko->itrko", weights, mapped)
         return self.readout(spread_out.flatten(-2), present[:, None])
 
 
@@ -259,12 +259,14 @@ class Gsmn(Method):
         if isinstance(visual, Blocks) or self._is_lean(visual, text):
             return self._compare_lean(visual, text)
         regions, words = visual.parts, text.parts
-        seen, said = visual.present[:, None], text.present[None]
+        region_present, word_present = visual.present[:, None], text.present[None]
         products = precise(torch.einsum("ird,twd->itrw", regions, words))
-        to_words = focus(products, seen, said, self.smooth).to(words.dtype)
+        to_words = focus(products, region_present, word_present, self.smooth).to(words.dtype)
         gathered = torch.einsum("itrw,twd->itrd", to_words, words)
         by_region = block_cosine(regions[:, None], gathered, self.blocks)
-        to_regions = focus(products.mT, said, seen, self.smooth).to(words.dtype)
+        to_regions = focus(products.mT, word_present, region_present, self.smooth).to(
+            words.dtype
+        )
         gathered = torch.einsum("itwr,ird->itwd", to_regions, regions)
         by_word = block_cosine(words[None], gathered, self.blocks)
         from_images = self.visual_graph(by_region, self.weights(visual), visual.present)

@@ -44,14 +44,14 @@ Mode = Literal["full", "text", "image"]
 
 
 class Memory(nn.Module):
-    """What a query becomes after it has looked (the memory distillation unit).
+    """The memory distillation unit: updates a query with what it attended to.
 
-    | symbol of the paper | here               |
-    |---------------------|--------------------|
-    | query, x            | `query`            |
-    | attended, c         | `weights`, `told`  |
-    | gate, g             | `gate`             |
-    | fresh content, o    | `fresh`            |
+    | symbol of the paper | here                     |
+    |---------------------|--------------------------|
+    | query, x            | `query`                  |
+    | attended, c         | `weights`, `projections` |
+    | gate, g             | `gate`                   |
+    | fresh content, o    | `fresh`                  |
     """
 
     def __init__(self, dim: int, norm: bool):
@@ -64,27 +64,27 @@ class Memory(nn.Module):
         self,
         query: Float[Tensor, "#contexts rows dim"],
         weights: Float[Tensor, "contexts rows context_parts"],
-        told: "Told",
+        projections: "Projections",
     ) -> Float[Tensor, "contexts rows dim"]:
-        gate = _mixed(self.gate, query, weights, told[0])
-        fresh = _mixed(self.fresh, query, weights, told[1])
+        gate = _mixed(self.gate, query, weights, projections[0])
+        fresh = _mixed(self.fresh, query, weights, projections[1])
         if torch.is_grad_enabled() or len(weights) == 1:  # or `vmap`, as below
             new = torch.lerp(fresh.tanh(), query.expand_as(fresh), gate.sigmoid())
-        else:  # nobody asks for what was there before
+        else:  # without gradients, in place
             new = fresh.tanh_().lerp_(query.expand_as(fresh), gate.sigmoid_())
         return unit(precise(new)).to(new.dtype) if self.norm else new
 
-    def told(self, context: Float[Tensor, "contexts context_parts dim"]) -> "Told":
-        """What the context says to gate and fresh content, once for all who look at it."""
-        return _seen(self.gate, context), _seen(self.fresh, context)
+    def project(self, context: Float[Tensor, "contexts context_parts dim"]) -> "Projections":
+        """The context's part of the inputs of `gate` and `fresh`, shared by all queries."""
+        return _project_context(self.gate, context), _project_context(self.fresh, context)
 
 
-Told = tuple[
+Projections = tuple[
     Float[Tensor, "contexts context_parts dim"], Float[Tensor, "contexts context_parts dim"]
 ]
 
 
-def _seen(
+def _project_context(
     layer: nn.Linear, context: Float[Tensor, "contexts context_parts dim"]
 ) -> Float[Tensor, "contexts context_parts dim"]:
     kind = context.dtype
@@ -98,26 +98,26 @@ def _mixed(
     layer: nn.Linear,
     query: Float[Tensor, "#contexts rows dim"],
     weights: Float[Tensor, "contexts rows context_parts"],
-    seen: Float[Tensor, "contexts context_parts dim"],
+    of_context: Float[Tensor, "contexts context_parts dim"],
 ) -> Float[Tensor, "contexts rows dim"]:
-    """`layer` of each query beside what it attends to, which is not formed."""
-    kind = seen.dtype
+    """`layer` of each query joined with what it attends to; the join is not formed."""
+    kind = of_context.dtype
     of_query = layer.weight.to(kind).chunk(2, dim=1)[0]
     if torch.is_grad_enabled():
-        said = nn.functional.linear(query, of_query, layer.bias.to(kind))
+        of_rows = nn.functional.linear(query, of_query, layer.bias.to(kind))
     else:
-        said = nn.functional.linear(query, of_query.contiguous())
-    # a single context may be one of many under `vmap`, which knows no `out`
-    if len(said) == len(weights) > 1 and not torch.is_grad_enabled():
-        return torch.baddbmm(said, weights.to(kind), seen, out=said)
-    return torch.baddbmm(said.expand(len(weights), -1, -1), weights.to(kind), seen)
+        of_rows = nn.functional.linear(query, of_query.contiguous())
+    # a single context may be one of many under `vmap`, which does not support `out`
+    if len(of_rows) == len(weights) > 1 and not torch.is_grad_enabled():
+        return torch.baddbmm(of_rows, weights.to(kind), of_context, out=of_rows)
+    return torch.baddbmm(of_rows.expand(len(weights), -1, -1), weights.to(kind), of_context)
 
 
 @dataclass(frozen=True)
-class _Telling(Encoded):
-    """Items that are looked at, with what they say to a memory."""
+class _Projected(Encoded):
+    """Items that are attended to, with their projections for a memory."""
 
-    told: Told | None = None
+    projections: Projections | None = None
 
 
 class RecurrentAttention(Pairing):
@@ -146,7 +146,7 @@ class RecurrentAttention(Pairing):
         memory = self.words if side == "image" else self.regions
         if memory is None or not is_worthwhile(tile.parts):
             return tile
-        return _Telling(tile.parts, tile.present, told=memory.told(tile.parts))
+        return _Projected(tile.parts, tile.present, projections=memory.project(tile.parts))
 
     def numbers(self, regions: int, words: int) -> int:
         looking = max(
@@ -161,16 +161,16 @@ class RecurrentAttention(Pairing):
         first = raw_products(query, context)
         products, among = first, gram(context)
         state = query.parts.flatten(0, 1)[None]
-        told = context.told if isinstance(context, _Telling) else None
-        if told is None and memory is not None:
-            told = memory.told(context.parts)
+        projections = context.projections if isinstance(context, _Projected) else None
+        if projections is None and memory is not None:
+            projections = memory.project(context.parts)
         scores = []
         for step in range(self.steps):
             weights = self.how(products, query, context)
             cosine = attended_cosine(first, weights, query, among)
             scores.append(mean_of_present(cosine, query.present))
-            if memory is not None and told is not None and step + 1 < self.steps:
-                state = memory(state, weights.flatten(1, 2), told)
+            if memory is not None and projections is not None and step + 1 < self.steps:
+                state = memory(state, weights.flatten(1, 2), projections)
                 products = precise(state @ context.parts.mT).view(first.shape)
         return torch.stack(scores)
 

@@ -8,7 +8,7 @@ weights sees one caption with all images at a time: it normalises by that captio
 statistics, and its running ones move once per caption, in order. Here all captions are
 normalised at once, each by its own, and the moves are summed up in closed form.
 
-`score` is the logit; what published systems rank by and what `squash` means is told in
+`score` is the logit; what published systems rank by and what `squash` means is explained in
 `sgr`, and so is SGRAF, the average of the two.
 """
 

@@ -63,10 +63,12 @@ class GraphReasoning(Head):
         self.judge = spread(nn.Linear(dim, 1))
 
     def reader(self, kind: torch.dtype) -> Reader:
-        made = [step for step in self.steps if isinstance(step, GraphStep)]
-        maps = [step.asking() for step in made]
+        graph_steps = [step for step in self.steps if isinstance(step, GraphStep)]
+        maps = [step.asking() for step in graph_steps]
         asking = [(matrix.to(kind), bias.to(kind)) for matrix, bias in maps]
-        update = [(step.update.weight.to(kind), step.update.bias.to(kind)) for step in made]
+        update = [
+            (step.update.weight.to(kind), step.update.bias.to(kind)) for step in graph_steps
+        ]
 
         def read(
             nodes: Float[Tensor, "images texts nodes dim"], present: Bool[Tensor, "texts nodes"]

@@ -102,7 +102,7 @@ class GraphBlock(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Reasoned(Encoded):
-    """An image's vector, and in training the regions its caption is told from."""
+    """An image's vector, and in training the regions its caption is written from."""
 
     regions: Float[Tensor, "items regions width"]
     regions_present: Bool[Tensor, "items regions"]
@@ -110,7 +110,7 @@ class Reasoned(Encoded):
 
 @dataclass(frozen=True, kw_only=True)
 class Worded(Encoded):
-    """A text's vector, and in training the words to be told."""
+    """A text's vector, and in training the words to be written."""
 
     tokens: Tokens
 
@@ -181,12 +181,12 @@ class Vsrn(VectorMethod):
         return Worded(vector, there, tokens=text)
 
     def regulariser(self, visual: Encoded, text: Encoded) -> Float[Tensor, ""]:
-        """How badly each image tells its own caption."""
+        """The loss of a network that writes each image's caption from its regions."""
         if self.captioner is None or not isinstance(visual, Reasoned):
             return visual.parts.new_zeros(())
         assert isinstance(text, Worded), "both sides were encoded in training"
-        told = self.captioner(visual.regions, visual.regions_present, text.tokens)
-        return self.caption_weight * told
+        caption_loss = self.captioner(visual.regions, visual.regions_present, text.tokens)
+        return self.caption_weight * caption_loss
 
     def _finish(self, state: Float[Tensor, "items dim"]) -> Float[Tensor, "items 1 dim"]:
         # the cosine keeps full precision even where the encoders run in bfloat16

@@ -135,9 +135,9 @@ def reliability(
     """Per bin that holds any: mean stated, share that came true, number of queries."""
     place = _bins(stated, bins, equal_mass)
     count = np.bincount(place, minlength=bins)
-    said, came = np.bincount(place, stated, bins), np.bincount(place, right, bins)
+    stated_sum, right_sum = np.bincount(place, stated, bins), np.bincount(place, right, bins)
     return [
-        (float(said[b] / count[b]), float(came[b] / count[b]), int(count[b]))
+        (float(stated_sum[b] / count[b]), float(right_sum[b] / count[b]), int(count[b]))
         for b in np.flatnonzero(count)
     ]
 

@@ -102,9 +102,9 @@ def ranks(
     return Ranks(to_text, above + 1)
 
 
-def summarise(found: Ranks) -> Recall:
+def summarise(query_ranks: Ranks) -> Recall:
     """The numbers a table shows."""
-    return Recall(_direction(found.image_to_text), _direction(found.text_to_image))
+    return Recall(_direction(query_ranks.image_to_text), _direction(query_ranks.text_to_image))
 
 
 def average(rows: Sequence[Recall]) -> Recall:
@@ -127,7 +127,7 @@ def folds(
 
 
 def bootstrap(
-    found: Ranks,
+    query_ranks: Ranks,
     image_of: Int[np.ndarray, " texts"],
     draws: int = 1000,
     level: float = 0.95,
@@ -138,9 +138,9 @@ def bootstrap(
     Images are redrawn and bring their captions along, because captions of one image
     succeed and fail together.
     """
-    images = len(found.image_to_text)
-    to_text = _columns(found.image_to_text, np.arange(images), images)
-    to_image = _columns(found.text_to_image, image_of, images)
+    images = len(query_ranks.image_to_text)
+    to_text = _columns(query_ranks.image_to_text, np.arange(images), images)
+    to_image = _columns(query_ranks.text_to_image, image_of, images)
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(images, np.full(images, 1 / images), size=draws)
     drawn = {}

@@ -51,11 +51,11 @@ class VideoRecall:
 
     def to_dict(self) -> dict[str, object]:
         sides = {"text_to_video": self.text_to_video, "video_to_text": self.video_to_text}
-        told: dict[str, object] = {
+        document: dict[str, object] = {
             name: {**asdict(side), "geometric_mean": side.geometric_mean}
             for name, side in sides.items()
         }
-        return {**told, "rsum": self.rsum}
+        return {**document, "rsum": self.rsum}
 
 
 def video_recall(

@@ -67,7 +67,7 @@ class Worsened:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Observed:
     """What one corruption did to every query, per direction."""
 
     u: dict[Query, Float[np.ndarray, " queries"]]
@@ -105,15 +105,15 @@ def corruption_study(
     blocks, stating = blocks or Blocks(), stating or Stating()
     observe = partial(_observe, model, split.image_of, stating.confidence, blocks)
     encode_at = partial(_worsened, model, split, table, stating.usual, seed, blocks)
-    found: dict[Kind, list[_Seen]] = {kind: [] for kind in KINDS}
+    observed: dict[Kind, list[_Observed]] = {kind: [] for kind in KINDS}
     whole = encode_at(0.0)
     for ratio in tqdm(ratios, "corruption", disable=not progress, leave=False, delay=2):
         # only whole and one worsened form are held at a time
         worse = encode_at(ratio) if ratio > 0 else whole
-        found["both"].append(observe(worse, worse))
-        found["words"].append(observe(whole, worse) if ratio > 0 else found["both"][-1])
-        found["regions"].append(observe(worse, whole) if ratio > 0 else found["both"][-1])
-    return {query: _study(query, found, ratios) for query in get_args(Query)}
+        observed["both"].append(observe(worse, worse))
+        observed["words"].append(observe(whole, worse) if ratio > 0 else observed["both"][-1])
+        observed["regions"].append(observe(worse, whole) if ratio > 0 else observed["both"][-1])
+    return {query: _study(query, observed, ratios) for query in get_args(Query)}
 
 
 def summary(values: Float[np.ndarray, " queries"]) -> dict[str, Any]:
@@ -151,11 +151,11 @@ def _worsened(
         texts.append(encode_captions(view, captions, model.device, blocks.encode))
     if usual is None:
         return Worsened(images, texts, {})
-    known: dict[Query, Background] = {
+    backgrounds: dict[Query, Background] = {
         "text": usual("text", images),
         "image": usual("image", texts),
     }
-    return Worsened(images, texts, known)
+    return Worsened(images, texts, backgrounds)
 
 
 def _observe(
@@ -165,13 +165,13 @@ def _observe(
     blocks: Blocks,
     images: Worsened,
     texts: Worsened,
-) -> _Seen:
+) -> _Observed:
     """Score two encoded sides, and keep a few numbers per query."""
     scores = [
         compare(view, visual, text, model.device, blocks, len(model.views))
         for view, visual, text in zip(model.views, images.images, texts.texts, strict=True)
     ]
-    found = _Seen({}, {}, {}, ranks(scores, image_of))
+    observed = _Observed({}, {}, {}, ranks(scores, image_of))
     galleries: dict[Query, Worsened] = {"text": images, "image": texts}
     for query, gallery in galleries.items():
         own, averaged, trust = [], [], []
@@ -180,19 +180,19 @@ def _observe(
             averaged.append(_uncertainty(asked, asked.together))
             if query in confidence:
                 trust.append(np.asarray(confidence[query](asked)))
-        found.u[query] = np.concatenate(own)
-        found.averaged[query] = np.concatenate(averaged)
+        observed.u[query] = np.concatenate(own)
+        observed.averaged[query] = np.concatenate(averaged)
         if trust:
-            found.trust[query] = np.concatenate(trust)
-    return found
+            observed.trust[query] = np.concatenate(trust)
+    return observed
 
 
 def _study(
-    query: Query, found: dict[Kind, list[_Seen]], ratios: Sequence[float]
+    query: Query, observed: dict[Kind, list[_Observed]], ratios: Sequence[float]
 ) -> dict[str, Any]:
     kinds = {
-        kind: [_entry(query, ratio, seen) for ratio, seen in zip(ratios, row, strict=True)]
-        for kind, row in found.items()
+        kind: [_entry(query, ratio, one) for ratio, one in zip(ratios, row, strict=True)]
+        for kind, row in observed.items()
     }
     rising = {
         kind: {name: rises(entries, name) for name in ("u", "u averaged")}
@@ -201,16 +201,16 @@ def _study(
     return {"kinds": kinds, "rises": rising}
 
 
-def _entry(query: Query, ratio: float, seen: _Seen) -> dict[str, Any]:
-    found = seen.ranks.text_to_image if query == "text" else seen.ranks.image_to_text
+def _entry(query: Query, ratio: float, observed: _Observed) -> dict[str, Any]:
+    rank = observed.ranks.text_to_image if query == "text" else observed.ranks.image_to_text
     entry = {
         "ratio": ratio,
-        "u": summary(seen.u[query]),
-        "u averaged": summary(seen.averaged[query]),
-        "r1": 100 * float((found == 1).mean()),
+        "u": summary(observed.u[query]),
+        "u averaged": summary(observed.averaged[query]),
+        "r1": 100 * float((rank == 1).mean()),
     }
-    if query in seen.trust:
-        entry["trust"] = summary(seen.trust[query])
+    if query in observed.trust:
+        entry["trust"] = summary(observed.trust[query])
     return entry
 
 

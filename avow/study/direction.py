@@ -86,16 +86,16 @@ def doubts_of(asked: QueryBatch, temperature: float) -> Doubts:
 
     temperature: of the plain softmax; each other probe keeps its own.
     """
-    found: Doubts = {}
+    doubts: Doubts = {}
     for name in folder.names(uncertainty):
         settings = {"temperature": temperature} if name == "scores" else {}
         probe = folder.build(uncertainty, name, **settings)
         if all(getattr(asked, need) is not None for need in probe.needs):
-            found |= {
+            doubts |= {
                 f"{name}: {key}": value.cpu().numpy().astype(np.float64)
                 for key, value in probe.measure(asked).items()
             }
-    return found
+    return doubts
 
 
 def study_direction(
@@ -112,9 +112,9 @@ def study_direction(
     query that was not asked, which is then left out wherever the measure is judged.
     """
     fitted, judged = direction.fitted, direction.judged
-    known = draw_sizes(fitted, seed=seed)
-    probability = fit_hits("right", known)
-    present = fit_present(known, draw_sizes(fitted, seed=seed, keep=1, absent=True))
+    fitted_hits = draw_sizes(fitted, seed=seed)
+    probability = fit_hits("right", fitted_hits)
+    present = fit_present(fitted_hits, draw_sizes(fitted, seed=seed, keep=1, absent=True))
     averaged = torch.from_numpy(fitted.similarity.mean(0))
     temperature = fit_temperature(averaged, torch.from_numpy(fitted.match))
     hits, ranks = collect_hits(judged), ranks_of(judged)
@@ -127,7 +127,7 @@ def study_direction(
     shown = {OURS: confidence[OURS]} | {
         name: confidence[name] for name in BASELINES if name in confidence
     }
-    found = {
+    results = {
         "queries": len(ranks),
         "candidates": judged.match.shape[1],
         "temperature": temperature,
@@ -146,7 +146,7 @@ def study_direction(
         ]
         + [_row(judged, hits, stated[:, 0], draws)],
     }
-    return found, probability
+    return results, probability
 
 
 def _measured(
@@ -188,8 +188,8 @@ def _judged(
     redrawn: Float[np.ndarray, "draws queries"],
 ) -> dict[str, Any]:
     asked = _asked(values)
-    found = judge(values[asked], ranks[asked], redrawn[:, asked])
-    return found if asked.all() else {**found, "queries": int(asked.sum())}
+    results = judge(values[asked], ranks[asked], redrawn[:, asked])
+    return results if asked.all() else {**results, "queries": int(asked.sum())}
 
 
 def _ahead(
@@ -215,9 +215,9 @@ def _baselines(
     draws: int,
 ) -> dict[str, Any]:
     """Single measures as probabilities, each by its own logistic curve."""
-    known = right_at(ranks_of(fitted))
+    fitted_right = right_at(ranks_of(fitted))
     return {
-        name: calibration(platt(-before[name], known, -doubts[name]), right, draws=draws)
+        name: calibration(platt(-before[name], fitted_right, -doubts[name]), right, draws=draws)
         for name in BASELINES
         if name in before
     }
@@ -247,8 +247,8 @@ def _guarantees(
     }
 
 
-def _ours(found: dict[str, dict[str, float]]) -> dict[str, Any]:
-    return {**found.pop(OURS), "baselines": found}
+def _ours(by_name: dict[str, dict[str, float]]) -> dict[str, Any]:
+    return {**by_name.pop(OURS), "baselines": by_name}
 
 
 def serving_of(fitted: ScoredQueries, probability: Probability | None = None) -> Probability:
@@ -281,8 +281,8 @@ def study_sets(
         values["inverted softmax"] = ("probability", np.exp(features[:, :, place]))
     out = []
     for alpha in ALPHAS_SETS:
-        found = kept_sets(values, right, judged.groups, alpha, splits, seed)
-        out.append({"alpha": alpha, **_ours(found)})
+        by_name = kept_sets(values, right, judged.groups, alpha, splits, seed)
+        out.append({"alpha": alpha, **_ours(by_name)})
     return out
 
 
@@ -294,7 +294,7 @@ def _absent(
     right: Bool[np.ndarray, " queries"],
     temperature: float,
 ) -> dict[str, Any]:
-    """Every query once more, without its matches: is it told apart from right answers?"""
+    """Every query once more, without its matches: is it separated from right answers?"""
     empty = collect_hits(judged, absent=True)
     hidden = np.where(judged.match, np.float32(-np.inf), judged.similarity)
     asked = QueryBatch(hidden, judged.own, judged.tau, judged.kind, judged.background)
@@ -305,12 +305,12 @@ def _absent(
     there = collect_hits(judged, keep=1)
     confidence = confidence | {PRESENT: present(there.first, there.gallery)}
     without |= {name: -value for name, value in doubts_of(asked, temperature).items()}
-    refused, told = {}, {}
+    refused, aurocs = {}, {}
     for name, values in confidence.items():
         limit = np.quantile(values[right], 1 - KEPT_RIGHT)
         refused[name] = float((without[name] < limit).mean())
-        told[name] = auroc(values[right], without[name])
-    return {"kept": KEPT_RIGHT, "refused": refused, "auroc": told}
+        aurocs[name] = auroc(values[right], without[name])
+    return {"kept": KEPT_RIGHT, "refused": refused, "auroc": aurocs}
 
 
 def _at_size(

@@ -43,20 +43,20 @@ def kept_promises(
     exceeded: share of splits whose test half has more than alpha of its answers wrong.
     surely: share where that excess is more than the chance of a finite test half explains.
     """
-    found = {}
+    figures = {}
     for name, values in confidence.items():
         rows = [
             _one(values, wrong, groups, fitted, tested, alpha, delta)
             for fitted, tested in split_halves(groups, splits, seed)
         ]
         exceeded, surely, answered, never = np.array(rows, float).T
-        found[name] = {
+        figures[name] = {
             "exceeded": float(exceeded.mean()),
             "surely": float(surely.mean()),
             "coverage": float(answered.mean()),
             "never": float(never.mean()),
         }
-    return found
+    return figures
 
 
 def _one(
@@ -68,12 +68,14 @@ def _one(
     alpha: float,
     delta: float,
 ) -> tuple[bool, bool, float, bool]:
-    made = promise(confidence[fitted], wrong[fitted], alpha, delta, groups=groups[fitted])
-    answered = made.answers(confidence[tested])
+    fitted_promise = promise(
+        confidence[fitted], wrong[fitted], alpha, delta, groups=groups[fitted]
+    )
+    answered = fitted_promise.answers(confidence[tested])
     count, errors = int(answered.sum()), int(wrong[tested][answered].sum())
     exceeded = count > 0 and errors > alpha * count
     surely = exceeded and binom.sf(errors - 1, count, alpha) < _SURELY
-    return exceeded, bool(surely), count / len(tested), made.threshold is None
+    return exceeded, bool(surely), count / len(tested), fitted_promise.threshold is None
 
 
 def kept_sets(
@@ -89,7 +91,7 @@ def kept_sets(
     values: per name the kind of score (`conformal_sets.Score`) and what it reads, for the first
     candidates of every query; lists longer than that count as long as they are known.
     """
-    found = {}
+    figures = {}
     for name, (kind, content) in values.items():
         scores = candidate_scores(content, kind)
         best = np.where(right, scores, np.inf).min(1)
@@ -99,5 +101,5 @@ def kept_sets(
             limit = conformal_limit(best[fitted], alpha, groups[fitted])
             held.append(float((best[tested] <= limit).mean()))
             sizes.append(float((ordered[tested] <= limit).sum(1).mean()))
-        found[name] = {"held": float(np.mean(held)), "size": float(np.mean(sizes))}
-    return found
+        figures[name] = {"held": float(np.mean(held)), "size": float(np.mean(sizes))}
+    return figures

@@ -77,7 +77,7 @@ def pair_measures(
     The photograph is one candidate of the caption's query (and the other way round), seen
     among the whole gallery wherever it ranks.
     """
-    found: Measures = {}
+    measures: Measures = {}
     for query, asked_of in scored.items():
         named = probability.get(query)
         parts = [
@@ -85,18 +85,18 @@ def pair_measures(
         ]
         for key in parts[0]:
             name = key if key == "similarity" else f"{key}, {query} query"
-            found[name] = np.concatenate([part[key] for part in parts]).astype(np.float64)
-    return found
+            measures[name] = np.concatenate([part[key] for part in parts]).astype(np.float64)
+    return measures
 
 
 def is_first(
     scored: ScoredQueries, query: Query, judged: JudgedPairs
 ) -> Bool[np.ndarray, " pairs"]:
     """Whether the pair's candidate is the first answer to its query."""
-    found = [
+    first = [
         asked.together.argmax(-1) == chosen for asked, chosen in _asked(scored, query, judged)
     ]
-    return np.concatenate(found)
+    return np.concatenate(first)
 
 
 def wrong_but_fitting(
@@ -149,21 +149,21 @@ def _fitting(
 def _agreement(
     judged: JudgedPairs,
     measures: Measures,
-    kept: Bool[np.ndarray, " pairs"],
+    chosen: Bool[np.ndarray, " pairs"],
     draws: int,
     seed: int,
 ) -> dict[str, Any]:
-    scores, groups = judged.scores[kept], judged.image[kept]
-    strict, lenient = judged.called(STRICT)[kept], judged.called(LENIENT)[kept]
+    scores, groups = judged.scores[chosen], judged.image[chosen]
+    strict, lenient = judged.called(STRICT)[chosen], judged.called(LENIENT)[chosen]
 
     def every(statistic: Any, truth: np.ndarray) -> dict[str, list[float | None]]:
         return {
-            name: _plain(statistic(values[kept], truth, groups, draws, seed))
+            name: _plain(statistic(values[chosen], truth, groups, draws, seed))
             for name, values in measures.items()
         }
 
     return {
-        "pairs": int(kept.sum()),
+        "pairs": int(chosen.sum()),
         "called_right": {"strict": int(strict.sum()), "lenient": int(lenient.sum())},
         "kendall_tau_c": every(tau_c_interval, scores),
         "auroc": every(auroc_interval, strict),
@@ -204,14 +204,14 @@ def _measure(
     asked: QueryBatch, chosen: Int[np.ndarray, " some"], probability: Probability | None
 ) -> dict[str, Float[np.ndarray, " some"]]:
     rows, together = np.arange(len(chosen)), asked.together
-    found = {
+    measures = {
         "similarity": together[rows, chosen],
         "belief": _opinion(asked, together).belief.numpy()[rows, chosen],
     }
     if probability is not None:
         features = describe_one(asked, chosen)
-        found[TRUST] = probability(features, together.shape[1])
-    return found
+        measures[TRUST] = probability(features, together.shape[1])
+    return measures
 
 
 def _opinion(asked: QueryBatch, similarity: Float[np.ndarray, "some candidates"]) -> Opinion:

@@ -42,7 +42,7 @@ def people_study(
     fitted: by event ("relevant", "right"), text queries of another split with what counts as
     it. judged: the split the pairs are of. Only pairs that a search would show count.
     """
-    place, text, kept = _shown_pairs(judged, pairs, shown)
+    place, text, chosen = _shown_pairs(judged, pairs, shown)
     hits = collect_hits(judged, keep=shown)
     features, gallery = hits.features[text, place], hits.gallery[text]
     stated: Stated = {}
@@ -52,14 +52,14 @@ def people_study(
     stated["similarity alone"] = similarity_alone(
         collect_hits(fitted[RELEVANT], keep=shown), features
     )
-    weight = stands_for(hits.right, place, pairs.own[kept])
-    redrawn = redraw(pairs.image[kept], draws, seed) * weight
+    weight = stands_for(hits.right, place, pairs.own[chosen])
+    redrawn = redraw(pairs.image[chosen], draws, seed) * weight
     return {
         "shown": shown,
-        "pairs": len(kept),
-        "annotated": int(pairs.own[kept].sum()),
-        "strict": _with_people(stated, pairs.called(STRICT)[kept], weight, redrawn),
-        "lenient": _with_people(stated, pairs.called(LENIENT)[kept], weight, redrawn),
+        "pairs": len(chosen),
+        "annotated": int(pairs.own[chosen].sum()),
+        "strict": _with_people(stated, pairs.called(STRICT)[chosen], weight, redrawn),
+        "lenient": _with_people(stated, pairs.called(LENIENT)[chosen], weight, redrawn),
     }
 
 
@@ -102,8 +102,8 @@ def _shown_pairs(
     asked, which = np.unique(pairs.text, return_inverse=True)
     _, order = summarise(judged.asked(asked), shown=shown)
     inside = order[which] == pairs.image[:, None]
-    kept = np.flatnonzero(inside.any(1))
-    return inside[kept].argmax(1), pairs.text[kept], kept
+    chosen = np.flatnonzero(inside.any(1))
+    return inside[chosen].argmax(1), pairs.text[chosen], chosen
 
 
 def _with_people(

@@ -109,10 +109,10 @@ def weighted_auroc(
 
 
 def _ends(drawn: Float[np.ndarray, " draws"]) -> tuple[float, float]:
-    known = drawn[~np.isnan(drawn)]
-    if not len(known):
+    defined = drawn[~np.isnan(drawn)]
+    if not len(defined):
         return float("nan"), float("nan")
-    low, high = np.quantile(known, (0.025, 0.975))
+    low, high = np.quantile(defined, (0.025, 0.975))
     return float(low), float(high)
 
 
@@ -129,8 +129,10 @@ def curves(confidence: Values, ranks: Int[np.ndarray, " queries"]) -> dict[str, 
 
 def coverage(confidence: Values, right: Bool[np.ndarray, " queries"]) -> dict[str, float]:
     """What share can be answered at a risk, were the threshold known."""
-    found = {f"at {risk:.0%} risk": coverage_at_risk(confidence, right, risk) for risk in RISKS}
-    return found | {"risk at 80%": risk_at_coverage(confidence, right, 0.8)}
+    covered = {
+        f"at {risk:.0%} risk": coverage_at_risk(confidence, right, risk) for risk in RISKS
+    }
+    return covered | {"risk at 80%": risk_at_coverage(confidence, right, 0.8)}
 
 
 def calibration(
@@ -145,10 +147,10 @@ def calibration(
     probabilities, its queries independent of each other. groups: where given, the error
     also gets an interval over redrawn groups.
     """
-    found = (
+    intervals = (
         {} if groups is None else {"interval": _error_interval(stated, right, groups, draws)}
     )
-    return found | {
+    return intervals | {
         "ece": expected_calibration_error(stated, right, BINS, equal_mass=True),
         "floor": calibration_floor(stated, BINS, True, levels=(0.95,), draws=draws)[0],
         "debiased": debiased_calibration_error(stated, right, BINS, True, draws=draws),
@@ -183,10 +185,10 @@ def platt(
 
 
 def _areas(confidence: Values, ranks: Int[np.ndarray, " queries"]) -> dict[str, float]:
-    found = {
+    areas = {
         f"r{cut}": 100 * rejection_curve(confidence, right_at(ranks, cut)).area for cut in CUTS
     }
-    return found | {"median_rank": median_rank_curve(confidence, ranks).area}
+    return areas | {"median_rank": median_rank_curve(confidence, ranks).area}
 
 
 def _auroc(confidence: Values, right: Bool[np.ndarray, " queries"]) -> float:

@@ -68,20 +68,20 @@ def prepare(
     """Encode and score what the study of a run needs."""
     model = Model.from_pretrained(run, device, allow_code=plan.allow_code)
     names = list(dict.fromkeys([plan.fitted_on, plan.bank]))
-    home, known = open_splits(model, "", plan.features, names)
+    home, own_splits = open_splits(model, "", plan.features, names)
     place = plan.data_features if plan.data else plan.features
     dataset, chosen = open_splits(model, plan.data, place, [plan.split])
     split = chosen[plan.split]
-    bank = encode_split(model, known[plan.bank], blocks, progress)
-    held = encode_split(model, known[plan.fitted_on], blocks, progress)
+    bank = encode_split(model, own_splits[plan.bank], blocks, progress)
+    held = encode_split(model, own_splits[plan.fitted_on], blocks, progress)
     corpus = encode_split(model, split, blocks, progress)
     return Material(
         model,
         dataset,
         split,
         home,
-        known[plan.fitted_on],
-        known[plan.bank],
+        own_splits[plan.fitted_on],
+        own_splits[plan.bank],
         bank,
         score(model, held, bank, blocks, progress),
         score(model, corpus, bank, blocks, progress),

@@ -93,11 +93,11 @@ def judge_style(scored: ScoredQueries, *, seed: int = 0, draws: int = 200) -> di
     split = halves(scored.groups, seed)
     ours, alone, relevant, query = [], [], [], []
     for before, after in (split, split[::-1]):
-        known, hits = collect_hits(scored, before), collect_hits(scored, after)
+        fitted_hits, hits = collect_hits(scored, before), collect_hits(scored, after)
         probability = fit_hits(RELEVANT, draw_sizes(scored.queries(before)))
         ours.append(predict(probability, hits.features, hits.gallery).reshape(-1))
         flat = hits.features.reshape(-1, len(hits.names))
-        alone.append(similarity_alone(known, flat))
+        alone.append(similarity_alone(fitted_hits, flat))
         relevant.append(hits.right.reshape(-1))
         query.append(np.repeat(scored.groups[after], hits.right.shape[1]))
     right, groups = np.concatenate(relevant), np.concatenate(query)
@@ -125,12 +125,12 @@ def _row(
 
 
 def similarity_alone(
-    known: Hits, features: Float[np.ndarray, "hits features"]
+    fitted_hits: Hits, features: Float[np.ndarray, "hits features"]
 ) -> Float[np.ndarray, " hits"]:
-    """The score by itself as a probability, its curve fitted on hits that are known."""
-    place = known.names.index("score")
+    """The score by itself as a probability, its curve fitted on `fitted_hits`."""
+    place = fitted_hits.names.index("score")
     return platt(
-        known.features[:, :, place].reshape(-1).astype(np.float64),
-        known.right.reshape(-1),
+        fitted_hits.features[:, :, place].reshape(-1).astype(np.float64),
+        fitted_hits.right.reshape(-1),
         features[:, place].astype(np.float64),
     )

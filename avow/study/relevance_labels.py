@@ -105,12 +105,12 @@ def agreement(
     """
     order = np.argsort(image_of, kind="stable")
     named, starts = np.unique(image_of[order], return_index=True)
-    found = np.full((len(queries), images), -1, np.float32)
+    largest = np.full((len(queries), images), -1, np.float32)
     ordered = captions[order].T
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         rows = slice(start, start + _QUERIES_AT_ONCE)
-        found[rows, named] = np.maximum.reduceat(queries[rows] @ ordered, starts, axis=1)
-    return found
+        largest[rows, named] = np.maximum.reduceat(queries[rows] @ ordered, starts, axis=1)
+    return largest
 
 
 def word_overlap(
@@ -132,7 +132,7 @@ def word_overlap(
 def _incidence(
     rows: Sequence[set[str]], number: dict[str, int]
 ) -> Float[np.ndarray, "rows words"]:
-    found = np.zeros((len(rows), len(number)), np.float32)
+    table = np.zeros((len(rows), len(number)), np.float32)
     owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    found[owner, [number[word] for row in rows for word in sorted(row)]] = 1
-    return found
+    table[owner, [number[word] for row in rows for word in sorted(row)]] = 1
+    return table

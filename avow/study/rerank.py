@@ -48,8 +48,8 @@ def choose_strength(scored: ScoredQueries, strengths: Sequence[float] = STRENGTH
     """The strength with the largest sum of recalls; the weakest of equals."""
 
     def recalls(strength: float) -> float:
-        found = match_ranks(relative_scores(scored, strength), scored.match)
-        return float(sum((found <= cut).mean() for cut in CUTS))
+        own_ranks = match_ranks(relative_scores(scored, strength), scored.match)
+        return float(sum((own_ranks <= cut).mean() for cut in CUTS))
 
     return max(sorted(strengths), key=recalls)
 
@@ -91,7 +91,7 @@ def judge_reranked(
     }
     image_of = judged[plan.split].image_of
     plain = evaluate(list(after["image"].similarity), image_of, draws=plan.draws, about=about)
-    found = rerank(after, strengths)
-    intervals = bootstrap(found, image_of, plan.draws) if plan.draws else {}
-    row = Row("relative evidence", summarise(found), intervals)
+    reranked = rerank(after, strengths)
+    intervals = bootstrap(reranked, image_of, plan.draws) if plan.draws else {}
+    row = Row("relative evidence", summarise(reranked), intervals)
     return Evaluation((*plain.rows, row), plain.about)

@@ -69,7 +69,7 @@ def study_runs(
 ) -> tuple[list[dict[str, Any]], Path]:
     """The studies of some runs of one recipe, and the page that shows them together."""
     # whatever is missing is named now, and not after the long part
-    said = None if plan.judgements is None else read_judgements(plan.judgements)
+    judgements = None if plan.judgements is None else read_judgements(plan.judgements)
     if plan.objects is not None:
         read_objects(plan.objects)
     out.mkdir(parents=True, exist_ok=True)
@@ -77,8 +77,8 @@ def study_runs(
     together: dict[Path, dict[Query, np.ndarray]] = {}
     studies, pictures = [], {}
     for run in runs:
-        kept = out / f"study-{_key(run, runs, plan)}.json"
-        study = _kept(kept)
+        file = out / f"study-{_key(run, runs, plan)}.json"
+        study = _stored_study(file)
         if study is None:
             material = prepare(run, plan, device, blocks, progress)
             others = [
@@ -86,14 +86,16 @@ def study_runs(
                 for other in runs
                 if other != run
             ]
-            study, policies = study_run(run, material, plan, others, said, blocks, progress)
-            write_document(kept, study)
+            study, policies = study_run(
+                run, material, plan, others, judgements, blocks, progress
+            )
+            write_document(file, study)
             for name, policy in policies.items():
                 policy.save(out / f"trust-{run.name}-{name}.json")
             # a search with one of these policies needs the same reference queries
             bank = {"texts": [text for text in material.training.captions if text]}
             write_document(out / "bank.json", bank)
-            study = read_document(kept)
+            study = read_document(file)
         studies.append(study)
         pictures |= study.pop("pictures", {})
     write_text(out / "study.json", json.dumps({"studies": studies}, indent=1))
@@ -106,47 +108,47 @@ def study_run(
     material: Material,
     plan: Plan,
     others: Sequence[dict[Query, np.ndarray]] = (),
-    said: Judgements | None = None,
+    judgements: Judgements | None = None,
     blocks: Blocks | None = None,
     progress: bool = True,
 ) -> tuple[dict[str, Any], dict[str, Policy]]:
     """The whole study of one run, and a policy for each direction and query style.
 
-    others: the averaged similarity of independently trained runs, per direction. said: what
-    people said of pairs of the split.
+    others: the averaged similarity of independently trained runs, per direction.
+    judgements: what people said of pairs of the split.
     """
     started = time.monotonic()
     model, blocks = material.model, blocks or Blocks()
-    found: dict[str, Any] = {}
+    directions: dict[str, Any] = {}
     probabilities: dict[Query, Probability] = {}
     repeated = _repeated(material, plan)
     for query in tqdm(QUERIES, desc="judging", disable=not progress, leave=False, delay=2):
         runs = np.stack([other[query] for other in others]) if others else None
         extra = _extra(material.judged[query], query, repeated, runs)
-        found[query], probabilities[query] = study_direction(
+        directions[query], probabilities[query] = study_direction(
             Direction(material.fitted[query], material.judged[query]),
             extra=extra,
             splits=plan.splits,
             draws=plan.draws,
             seed=plan.seed,
         )
-        found[query]["extremes"] = extremes(
+        directions[query]["extremes"] = extremes(
             material.judged[query], probabilities[query], material.split, query
         )
-        found[query] |= _scatter(extra, repeated, material.judged[query])
+        directions[query] |= _scatter(extra, repeated, material.judged[query])
     if plan.corruption:
         worse = _corrupted(material, probabilities, plan, blocks, progress)
         for query in QUERIES:
-            found[query]["corruption"] = worse[query]
-    study: dict[str, Any] = {"about": _about(run, material, plan), "directions": found}
+            directions[query]["corruption"] = worse[query]
+    study: dict[str, Any] = {"about": _about(run, material, plan), "directions": directions}
     study["notes"] = [note for one in repeated for note in one.notes()]
-    if said is not None:
-        pairs = said.within(material.split.image_ids, material.split.image_of)
+    if judgements is not None:
+        pairs = judgements.within(material.split.image_ids, material.split.image_of)
         study["human"] = human_study(material.judged, pairs, probabilities, seed=plan.seed)
         study["human"]["hits"] = people_study(
             _events(material), material.judged["text"], pairs, seed=plan.seed
         )
-    study["pictures"] = _pictures(material, found, plan)
+    study["pictures"] = _pictures(material, directions, plan)
     policies: dict[str, Policy] = {
         query: _policy(material.fitted[query], model, query) for query in QUERIES
     }
@@ -163,8 +165,8 @@ def _relevant(
     """P(relevant) per style of query, over the photographs of a dataset with objects."""
     model = material.model
     data = "" if plan.relevant == material.home.name else plan.relevant
-    dataset, known = open_splits(model, data, plan.relevant_features, [plan.relevant_split])
-    split = known[plan.relevant_split]
+    dataset, splits = open_splits(model, data, plan.relevant_features, [plan.relevant_split])
+    split = splits[plan.relevant_split]
     images = encode_split(model, split, blocks, progress).images
     usual = background(model, images, material.bank.texts, "text", blocks, progress=progress)
     objects = None if plan.objects is None else read_objects(plan.objects)
@@ -193,29 +195,29 @@ def _extra(
 ) -> dict[str, Float[np.ndarray, " queries"]]:
     """Measures that need more than one deterministic pass of one run."""
     base = judged.asked()
-    found: dict[str, np.ndarray] = {}
+    extra: dict[str, np.ndarray] = {}
     for one in repeated:
-        found |= one.measure(base, query)
+        extra |= one.measure(base, query)
     if runs is not None:
         everyone = np.concatenate([base.together[None], runs])
         asked = QueryBatch(base.similarity, base.own, runs=everyone)
         measures = folder.build(uncertainty, "ensemble").measure(asked)
-        found |= {
+        extra |= {
             f"ensemble: {key}": value.cpu().double().numpy() for key, value in measures.items()
         }
-    return found
+    return extra
 
 
 def _repeated(material: Material, plan: Plan) -> list[Repeated]:
     """Every way to ask again that the plan wants."""
-    model, split, found = material.model, material.split, []
+    model, split, repeated = material.model, material.split, []
     if plan.passes:
-        found = [
+        repeated = [
             dropped(model, split, plan.passes, plan.seed),
             drawn_statistics(model, split, material.training, plan.passes, plan.seed),
         ]
     if plan.pixels:
-        found.append(
+        repeated.append(
             from_pixels(
                 model,
                 split,
@@ -226,23 +228,23 @@ def _repeated(material: Material, plan: Plan) -> list[Repeated]:
                 seed=plan.seed,
             )
         )
-    return found
+    return repeated
 
 
 def _averaged(
     run: Path,
     material: Material,
-    known: dict[Path, dict[Query, np.ndarray]],
+    cache: dict[Path, dict[Query, np.ndarray]],
     device: str,
     blocks: Blocks,
     allow_code: bool = False,
 ) -> dict[Query, np.ndarray]:
     """The averaged similarity of another run on the same split, computed once."""
-    if run not in known:
+    if run not in cache:
         model = Model.from_pretrained(run, device, allow_code=allow_code)
         scored = score(model, encode_split(model, material.split, blocks), None, blocks)
-        known[run] = {query: scored[query].similarity.mean(0) for query in QUERIES}
-    return known[run]
+        cache[run] = {query: scored[query].similarity.mean(0) for query in QUERIES}
+    return cache[run]
 
 
 def _corrupted(
@@ -326,7 +328,7 @@ def _about(run: Path, material: Material, plan: Plan) -> dict[str, Any]:
     )
 
 
-def _pictures(material: Material, found: dict[str, Any], plan: Plan) -> dict[str, str]:
+def _pictures(material: Material, directions: dict[str, Any], plan: Plan) -> dict[str, str]:
     """The photographs of the examples, by image id."""
     whole = material.dataset.splits[plan.split]
     if whole.files is None:
@@ -334,14 +336,14 @@ def _pictures(material: Material, found: dict[str, Any], plan: Plan) -> dict[str
     place = dict(zip(whole.image_ids, whole.files, strict=True))
     wanted: set[str] = set()
     for query in QUERIES:
-        for examples in found[query]["extremes"].values():
+        for examples in directions[query]["extremes"].values():
             for one in examples:
                 names = [answer["id"] for answer in one["answers"]]
                 wanted |= set(names) if query == "text" else {one["query"]}
     return {name: str(place[name]) for name in sorted(wanted) if name in place}
 
 
-def _kept(path: Path) -> dict[str, Any] | None:
+def _stored_study(path: Path) -> dict[str, Any] | None:
     """A study that was written before, unless it is damaged."""
     try:
         return read_document(path)

@@ -66,8 +66,8 @@ class QuerySet:
         cls, style: str, queries: Sequence[str], match: Bool[np.ndarray, "queries images"]
     ) -> "QuerySet":
         """Queries that are true of no photograph are left out."""
-        kept = np.flatnonzero(match.any(1)).tolist()
-        return cls(style, tuple(queries[place] for place in kept), match[kept])
+        chosen = np.flatnonzero(match.any(1)).tolist()
+        return cls(style, tuple(queries[place] for place in chosen), match[chosen])
 
 
 def query_sets(
@@ -97,17 +97,17 @@ def whole_captions(split: Split | FeaturedSplit) -> QuerySet:
     Relevant are its own photograph and those whose captions together say all its content
     words, singular or plural.
     """
-    said = [
+    caption_words = [
         {_stem(word) for word in _content(word_tokenize(caption.lower()))}
         for caption in split.captions
     ]
     spoken: list[set[str]] = [set() for _ in split.image_ids]
-    for words, image in zip(said, split.image_of.tolist(), strict=True):
+    for words, image in zip(caption_words, split.image_of.tolist(), strict=True):
         spoken[image] |= words
-    number = {word: place for place, word in enumerate(sorted(set().union(*said)))}
-    asks = _incidence(said, number)
+    number = {word: place for place, word in enumerate(sorted(set().union(*caption_words)))}
+    asks = _incidence(caption_words, number)
     match = asks @ _incidence(spoken, number).T >= np.maximum(asks.sum(1, keepdims=True), 1)
-    match[np.arange(len(said)), split.image_of] = True
+    match[np.arange(len(caption_words)), split.image_of] = True
     return QuerySet.of("caption", split.captions, match)
 
 
@@ -160,14 +160,14 @@ def noun_names(
     nouns = sorted(noun for noun in noun_like(captions) if noun == _stem(noun))
     number = {noun: place for place, noun in enumerate(nouns)}
     spoken = [{_stem(word) for word in words} & number.keys() for words in captions]
-    said = _incidence(spoken, number)
+    mentions = _incidence(spoken, number)
     times = np.zeros((len(split.image_ids), len(nouns)), np.float32)
-    np.add.at(times, split.image_of, said)
+    np.add.at(times, split.image_of, mentions)
     match = times.T > 0
     count = match.sum(1)
     common = (count >= at_least) & (times.sum(0) >= agreed * np.maximum(count, 1))
-    kept = np.flatnonzero(common)[np.argsort(-count[common], kind="stable")][:most]
-    return QuerySet.of("name", [with_article(nouns[place]) for place in kept], match[kept])
+    chosen = np.flatnonzero(common)[np.argsort(-count[common], kind="stable")][:most]
+    return QuerySet.of("name", [with_article(nouns[place]) for place in chosen], match[chosen])
 
 
 def phrases(
@@ -185,11 +185,11 @@ def phrases(
     """
     captions = [word_tokenize(caption.lower()) for caption in split.captions]
     nouns = noun_like(captions) | {name.split()[-1] for name in names}
-    seen: dict[str, set[int]] = {}
+    images_of: dict[str, set[int]] = {}
     for words, image in zip(captions, split.image_of.tolist(), strict=True):
         for phrase in _cut(words, nouns):
-            seen.setdefault(phrase, set()).add(image)
-    counts = {phrase: len(images) for phrase, images in seen.items()}
+            images_of.setdefault(phrase, set()).add(image)
+    counts = {phrase: len(images) for phrase, images in images_of.items()}
     ordered = sorted(
         (phrase for phrase, count in counts.items() if count >= at_least),
         key=lambda phrase: (-counts[phrase], phrase),
@@ -277,9 +277,9 @@ def _incidence(
     """1 where the row has the word."""
     listed = [[number[word] for word in row] for row in rows]
     owner = np.repeat(np.arange(len(listed)), [len(row) for row in listed])
-    found = np.zeros((len(listed), len(number)), np.float32)
-    found[owner, [place for row in listed for place in row]] = 1
-    return found
+    table = np.zeros((len(listed), len(number)), np.float32)
+    table[owner, [place for row in listed for place in row]] = 1
+    return table
 
 
 def _is_content(word: str) -> bool:

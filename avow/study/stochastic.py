@@ -46,7 +46,7 @@ Measured = dict[str, Float[np.ndarray, " queries"]]
 
 @dataclass(frozen=True)
 class Repeated:
-    """One way to ask the same queries again, or why there is none."""
+    """One kind of repeated passes over the same queries, or why there is none."""
 
     name: str
     count: int = 0
@@ -56,32 +56,32 @@ class Repeated:
     note: str = ""
 
     def measure(self, asked: QueryBatch, query: Query) -> Measured:
-        """Nothing where chance does not touch the queries of this side."""
+        """Empty if the passes do not change the answers to these queries."""
         if self.passes is None or not self.passes.is_random(query):
             return {}
         some = QueryBatch(
             asked.similarity, asked.own, asked.tau, draws=self.passes.draws(query)
         )
         probe = folder.build(uncertainty, self.name.partition(" ")[0], passes=self.count)
-        found = {
+        measures = {
             key: value.cpu().double().numpy() for key, value in probe.measure(some).items()
         }
         queries = asked.similarity.shape[1]
         return {
             f"{self.name}: {key}": _spread_out(values, self.images, queries)
-            for key, values in found.items()
+            for key, values in measures.items()
         }
 
     def notes(self) -> list[str]:
         """What a reader of its figures has to know."""
-        found = [f"{self.name}: {self.note}"] if self.note else []
+        notes = [f"{self.name}: {self.note}"] if self.note else []
         if self.passes is not None:
-            found += [
+            notes += [
                 f"{self.name}: {query} queries pass nothing that is left to chance"
                 for query in ("text", "image")
                 if not self.passes.is_random(query)
             ]
-        return found
+        return notes
 
 
 def dropped(model: Model, split: FeaturedSplit, count: int, seed: int = 0) -> Repeated:
@@ -129,12 +129,14 @@ def from_pixels(
     rng = np.random.default_rng(seed)
     images = rng.permutation(len(split.image_ids))[: most or None]
     files = _files_of(photographs, [split.image_ids[image] for image in images])
-    seen = _files_of(training, training.image_ids)
-    chosen = [rng.choice(len(seen), PIXEL_BATCH) for _ in range(PIXEL_BATCHES)]
+    training_files = _files_of(training, training.image_ids)
+    chosen = [rng.choice(len(training_files), PIXEL_BATCH) for _ in range(PIXEL_BATCHES)]
 
     def batches() -> Iterator[np.ndarray]:
         for numbers in chosen:
-            yield prepared(backbone, [open_photograph(seen[number]) for number in numbers])
+            yield prepared(
+                backbone, [open_photograph(training_files[number]) for number in numbers]
+            )
 
     def forward(pixels: np.ndarray) -> None:
         backbone(torch.from_numpy(pixels).to(model.device))

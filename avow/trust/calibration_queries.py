@@ -130,8 +130,8 @@ def _anywhere(
 def share_without(nothing: Hits, fitted: Hits, share: float) -> Hits:
     """As many queries without a match as make up their share of all."""
     wanted = round(len(fitted.gallery) * share / (1 - share))
-    kept = np.random.default_rng(0).permutation(len(nothing.gallery))[:wanted]
-    return nothing.only(np.sort(kept))
+    chosen = np.random.default_rng(0).permutation(len(nothing.gallery))[:wanted]
+    return nothing.only(np.sort(chosen))
 
 
 def evenly(parts: Sequence[Hits], most: int = LEARNT) -> Hits:
@@ -139,8 +139,8 @@ def evenly(parts: Sequence[Hits], most: int = LEARNT) -> Hits:
     rng = np.random.default_rng(0)
     chosen = []
     for part in parts:
-        kept = rng.permutation(len(part.gallery))[:most]
-        chosen.append(part.only(np.sort(kept)))
+        drawn = rng.permutation(len(part.gallery))[:most]
+        chosen.append(part.only(np.sort(drawn)))
     return Hits.join(chosen)
 
 
@@ -151,8 +151,8 @@ def sampled(queries: int, seed: int, most: int = 500) -> Int[np.ndarray, " some"
 def thinned(hits: Hits) -> Hits:
     """The first ten hits and every fourth behind them, which are many and alike."""
     shown = np.arange(hits.right.shape[1])
-    kept = shown[(shown < TEN) | (shown % 4 == 0)]
-    return replace(hits, features=hits.features[:, kept], right=hits.right[:, kept])
+    chosen = shown[(shown < TEN) | (shown % 4 == 0)]
+    return replace(hits, features=hits.features[:, chosen], right=hits.right[:, chosen])
 
 
 def drawn_labels(

@@ -160,8 +160,8 @@ def number(
     each = np.minimum(each, stated[:, -1:])  # never more probable than the hits before it
     if line is not None:
         stated, each = line(stated, words), line(each, words)
-    seen = np.maximum(behind.seen.sum(1), 1)
-    total = stated.sum(1) + (each * behind.seen).sum(1) / seen * behind.count
+    counted = np.maximum(behind.seen.sum(1), 1)
+    total = stated.sum(1) + (each * behind.seen).sum(1) / counted * behind.count
     low, high = (1 + total) / spread - 1, (1 + total) * spread - 1
     most = stated.shape[1] + behind.count
     return Number(total, np.maximum(low, 0), np.minimum(high, most))

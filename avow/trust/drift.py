@@ -83,8 +83,8 @@ def compare(
     check_shares(level=level)
     before = reference[_drawn(reference_groups, len(reference), seed)]
     now = recent[_drawn(recent_groups, len(recent), seed)]
-    found: Any = (mannwhitneyu if test == "mann_whitney" else ks_2samp)(now, before)
-    distance, chance = float(found.statistic), float(found.pvalue)
+    result: Any = (mannwhitneyu if test == "mann_whitney" else ks_2samp)(now, before)
+    distance, chance = float(result.statistic), float(result.pvalue)
     if test == "mann_whitney":
         distance = abs(distance / (len(now) * len(before)) - 0.5)
     return Shift(chance <= level, chance, level, test, distance, len(before), len(now))
@@ -110,14 +110,14 @@ class Watch:
         seed: int = 0,
     ):
         check_shares(level=level, jump=jump)
-        kept = reference[_drawn(groups, len(reference), seed)]
+        drawn = reference[_drawn(groups, len(reference), seed)]
         self.level = level
         self.jump = jump
-        self.reference = len(kept)
+        self.reference = len(drawn)
         self.recent = 0
         self.log_capital = 0.0
         self.log_largest = 0.0
-        self._past = sorted(kept.tolist())
+        self._past = sorted(drawn.tolist())
         self._accounts = [1 / 3, 1 / 3, 1 / 3]
         self._luck = np.random.default_rng(seed)
 

@@ -51,11 +51,11 @@ class Reference:
         drawn = rng.choice(gallery, min(size, gallery), replace=False, shuffle=False)
         return cls(gallery, np.sort(drawn))
 
-    def without(self, found: Int[np.ndarray, "queries k"]) -> Bool[np.ndarray, "queries _"]:
-        """Which sampled items are not among those each query has found."""
-        left = np.ones((len(found), len(self.ids)), bool)
-        place = np.searchsorted(self.ids, found).clip(max=len(self.ids) - 1)
-        query, rank = np.nonzero(self.ids[place] == found)
+    def without(self, hits: Int[np.ndarray, "queries k"]) -> Bool[np.ndarray, "queries _"]:
+        """Which sampled items are not among the hits of each query."""
+        left = np.ones((len(hits), len(self.ids)), bool)
+        place = np.searchsorted(self.ids, hits).clip(max=len(self.ids) - 1)
+        query, rank = np.nonzero(self.ids[place] == hits)
         left[query, place[query, rank]] = False
         return left
 
@@ -162,13 +162,13 @@ def _controls(
     top: Float[np.ndarray, "queries k"],
     sampled: Float[np.ndarray, "queries sample"],
     candidates: int,
-    known: tuple[PerQuery, PerQuery],
+    moments: tuple[PerQuery, PerQuery],
 ) -> Float[np.ndarray, "queries 2 sample"]:
     """z and z^2 - 1 of the sample; over all candidates that are not on top, both sum to 0."""
     rest = candidates - top.shape[1]
     best = top.astype(np.float64)
-    mean = (candidates * known[0] - best.sum(1)) / rest
-    square = (candidates * known[1] - (best**2).sum(1)) / rest
+    mean = (candidates * moments[0] - best.sum(1)) / rest
+    square = (candidates * moments[1] - (best**2).sum(1)) / rest
     spread = np.sqrt(np.maximum(square - mean**2, 1e-12))
     z = (sampled - mean[:, None]) / spread[:, None]
     return np.stack([z, z * z - 1], 1)
@@ -200,10 +200,10 @@ def _mean_and_bounds(
         above = above + _unseen(share, count, careful)
     # what was sampled is certain, and the others lie between 0 and the largest
     least, most = total / rest, (total + (rest - count) * largest) / rest
-    known = count > 2
-    low = np.where(known, np.clip(mean - below, least, most), least)
-    high = np.where(known, np.clip(mean + above, least, most), most)
-    return np.where(known, np.clip(mean, low, high), (least + most) / 2), low, high
+    enough = count > 2
+    low = np.where(enough, np.clip(mean - below, least, most), least)
+    high = np.where(enough, np.clip(mean + above, least, most), most)
+    return np.where(enough, np.clip(mean, low, high), (least + most) / 2), low, high
 
 
 def _fit(

@@ -218,8 +218,8 @@ def fit_search_policy(
     without, unseen = see(away, 0, True), see(away, 1, True)
     share = TAKEN_AWAY if away == there else NOTHING_THERE
     if away != there:
-        for side, found in ((0, without), (1, unseen)):
-            found += [
+        for side, hits in ((0, without), (1, unseen)):
+            hits += [
                 missed_hits(halved[n][side], sizes, seed, 2 * n + side, CANDIDATES)
                 for n in there
             ]
@@ -227,7 +227,7 @@ def fit_search_policy(
     probability = fit_hits("relevant", thinned(learnt))
     anything = _fit_anything(probability, learnt)
     present = fit_present(fitted, evenly(without), balanced=True)
-    made = Policy(
+    policy = Policy(
         _conditions(fitted, model, gallery, style),
         probability,
         present,
@@ -239,9 +239,9 @@ def fit_search_policy(
         kind=askings[0].scored.kind,
         anything=anything,
     )
-    made = _with_number(made, halved, seed)
+    policy = _with_number(policy, halved, seed)
     nothing = share_without(evenly(unseen), held, share)
-    return _checked(made, held, nothing, max_false_refusals)
+    return _checked(policy, held, nothing, max_false_refusals)
 
 
 def _fit_anything(probability: Probability, hits: Hits) -> Probability:
@@ -269,17 +269,17 @@ def _with_number(
     )
     if not fits.any() or fits.all():
         return policy
-    known = replace(policy, tail=fit_tail(policy.event, rows, fits, gallery, groups))
+    tailed = replace(policy, tail=fit_tail(policy.event, rows, fits, gallery, groups))
     expected, true = [], []
     for _, other in halved:
         some = other.only(sampled(len(other.words), seed))
         summary, order = summarise(some.scored.asked())
-        found = known.number(summary, behind(some.scored, order), some.words, some.common)
-        assert found is not None
-        expected.append(found.expected)
+        count = tailed.number(summary, behind(some.scored, order), some.words, some.common)
+        assert count is not None
+        expected.append(count.expected)
         true.append(some.scored.match.sum(1))
     return replace(
-        known, spread=measured_spread(np.concatenate(expected), np.concatenate(true))
+        tailed, spread=measured_spread(np.concatenate(expected), np.concatenate(true))
     )
 
 
@@ -288,10 +288,10 @@ def behind(scored: ScoredQueries, order: Int[np.ndarray, "queries hits"]) -> Beh
     evidence = scored.averaged / scored.tau
     if scored.background is not None:
         evidence = relative_evidence(scored.similarity, scored.background, scored.tau)
-    seen = np.ones(evidence.shape, bool)
-    np.put_along_axis(seen, order, False, axis=1)
+    behind_hits = np.ones(evidence.shape, bool)
+    np.put_along_axis(behind_hits, order, False, axis=1)
     last = np.take_along_axis(evidence, order[:, -1:], axis=1)
-    return Behind(last - evidence, seen, seen.sum(1))
+    return Behind(last - evidence, behind_hits, behind_hits.sum(1))
 
 
 def _behind(
@@ -316,14 +316,14 @@ def _checked(policy: Policy, held: Hits, nothing: Hits, share: float) -> Policy:
     everything = Hits.join([held, nothing])
     stated, relevant = _shown(policy.probability, everything)
     hits, anything, _ = policy.anything_of(everything.features, stated, everything.gallery)
-    found = relevant.any(1)
-    if not found.any():
+    matched = relevant.any(1)
+    if not matched.any():
         raise BadData(
             "No held-out query has a relevant answer. Expected some; give more queries."
         )
     return replace(
         policy,
-        refuse=_refuse(anything[found], everything.only(np.flatnonzero(found)), share),
+        refuse=_refuse(anything[matched], everything.only(np.flatnonzero(matched)), share),
         held=HeldOut(hits, relevant, everything.groups, anything),
         answer=_answers(hits, relevant),
     )
@@ -388,13 +388,13 @@ def _answers(
     """From the score of "one of those shown" to its probability, for 1, 2, … shown."""
     from sklearn.linear_model import LogisticRegression
 
-    found = []
+    coefficients = []
     for shown in range(1, stated.shape[1] + 1):
         score = log_odds(one_of(stated[:, :shown]))[:, None]
         happened = relevant[:, :shown].any(1)
         if happened.all() or not happened.any():
-            found.append((1.0, 0.0))
+            coefficients.append((1.0, 0.0))
             continue
         model = LogisticRegression(C=100.0).fit(score, happened)
-        found.append((float(model.coef_[0, 0]), float(model.intercept_[0])))
-    return tuple(found)
+        coefficients.append((float(model.coef_[0, 0]), float(model.intercept_[0])))
+    return tuple(coefficients)

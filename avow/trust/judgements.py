@@ -51,15 +51,15 @@ class Conditions:
 
     def differences(self, gallery_size: int, **now: Any) -> list[Difference]:
         """What is different now; `now` has any of model, gallery, style and exact."""
-        found = [
+        differences = [
             Difference(key, getattr(self, key), value)
             for key, value in now.items()
             if value is not None and getattr(self, key) not in ("", value)
         ]
         too_large = gallery_size > _SIZE_FACTOR * self.largest
         if too_large or gallery_size * _SIZE_FACTOR < self.smallest:
-            found.append(Difference("size", (self.smallest, self.largest), gallery_size))
-        return found
+            differences.append(Difference("size", (self.smallest, self.largest), gallery_size))
+        return differences
 
     def doubts(self, gallery_size: int, **now: Any) -> list[str]:
         """The differences as sentences; empty if there are none."""

@@ -118,15 +118,15 @@ class Policy:
 
     def promised(self, risk: float, shown: int = SHOWN, delta: float | None = None) -> Promise:
         """The promise for a search that shows `shown` hits and accepts `risk`."""
-        made = self.promise
-        delta = delta or (DELTA if made is None else made.delta)
-        if made is not None and (made.alpha, made.delta) == (risk, delta):
-            return made
+        own = self.promise
+        delta = delta or (DELTA if own is None else own.delta)
+        if own is not None and (own.alpha, own.delta) == (risk, delta):
+            return own
         if self.held is not None:
             return _promised(self, risk, self._concerned(shown), delta)
-        assert made is not None, "a policy has held-out answers, or a promise"
-        reason = f"the file of the policy keeps a promise for a risk of {made.alpha} only"
-        return Promise(None, risk, delta, made.event, made.queries, made.groups, 0, 0, reason)
+        assert own is not None, "a policy has held-out answers, or a promise"
+        reason = f"the file of the policy keeps a promise for a risk of {own.alpha} only"
+        return Promise(None, risk, delta, own.event, own.queries, own.groups, 0, 0, reason)
 
     def judge(
         self,
@@ -203,7 +203,7 @@ class Policy:
             return self._agreed(summary, features, words, stated, order, shown, risk, different)
         concerned = self._concerned(min(shown, stated.shape[1]))
         score = one_of(stated[:, :concerned])
-        made = self.promised(self.default_risk if risk is None else risk, concerned)
+        pledge = self.promised(self.default_risk if risk is None else risk, concerned)
         present = self.present(features[:, 0], sizes)
         slope, offset = self.answer[concerned - 1]
         return Judgements(
@@ -211,8 +211,8 @@ class Policy:
             stated[:, :shown],
             expit(slope * log_odds(score) + offset),
             present,
-            verdicts(made.answers(score), self.refuses(present, sizes, words)),
-            made,
+            verdicts(pledge.answers(score), self.refuses(present, sizes, words)),
+            pledge,
             [str(one) for one in different],
             self._odd(features[:, 0]),
             self.event,
@@ -234,14 +234,14 @@ class Policy:
         if self.line is not None:
             hits, anything, rho = agree(self.line(hits, words), self.line(anything, words))
         each = one_of_first(hits, rho)
-        made = self.promised(self.default_risk if risk is None else risk)
+        pledge = self.promised(self.default_risk if risk is None else risk)
         return Judgements(
             np.array(order[:, :shown]),
             hits[:, :shown],
             each[:, min(shown, each.shape[1]) - 1],
             anything,
-            verdicts(made.answers(anything), self.refuses(anything, summary.gallery, words)),
-            made,
+            verdicts(pledge.answers(anything), self.refuses(anything, summary.gallery, words)),
+            pledge,
             [str(one) for one in different],
             self._odd(features[:, 0]),
             self.event,
@@ -326,7 +326,7 @@ class Policy:
     ) -> Bool[np.ndarray, " queries"]:
         """Which queries get "nothing found". present: that one of the first ten fits."""
         bound = kind_of(sizes, words) @ self._bounds[0]
-        if self.anything is not None:  # "nothing found" is never said of what is likely
+        if self.anything is not None:  # what is more likely than not is never refused
             bound = np.minimum(bound, 0)
         return log_odds(present) < bound
 

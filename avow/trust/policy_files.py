@@ -27,7 +27,7 @@ FORMAT = 3
 
 def write(policy: Policy, path: Path) -> None:
     """Held-out probabilities are rounded to four decimals."""
-    held, made = policy.held, policy.promise
+    held, promise = policy.held, policy.promise
     content = {
         "format": FORMAT,
         "conditions": asdict(policy.conditions),
@@ -37,7 +37,7 @@ def write(policy: Policy, path: Path) -> None:
         "answer": policy.answer,
         "lowest": policy.lowest,
         "highest": policy.highest,
-        "promise": None if made is None else asdict(made),
+        "promise": None if promise is None else asdict(promise),
         "among": policy.among,
         "ranking": policy.ranking,
         "tau": policy.tau,
@@ -75,7 +75,7 @@ def read(path: Path) -> Policy:
 
 
 def _read(content: dict[str, Any]) -> Policy:
-    made, held = content["promise"], content["held"]
+    promise, held = content["promise"], content["held"]
     return Policy(
         *_fitted(content),
         _numbers(content["refuse"]),
@@ -83,7 +83,7 @@ def _read(content: dict[str, Any]) -> Policy:
         _lines(content["answer"]),
         _numbers(content["lowest"]),
         _numbers(content["highest"]),
-        None if made is None else Promise(**made),
+        None if promise is None else Promise(**promise),
         content["among"],
         content["ranking"],
         content["tau"],

@@ -89,13 +89,13 @@ class Probability:
         if not isinstance(content.get("bias"), int | float):
             raise ValueError("the bias of a probability is no number")
         lists = {key: tuple(value) for key, value in content.items() if isinstance(value, list)}
-        made = cls(**{**content, **lists})
-        numbers = np.array([made.centre, made.scale, made.weights], float)
-        if numbers.ndim != 2 or not np.isfinite([*numbers.flat, made.bias]).all():
+        probability = cls(**{**content, **lists})
+        numbers = np.array([probability.centre, probability.scale, probability.weights], float)
+        if numbers.ndim != 2 or not np.isfinite([*numbers.flat, probability.bias]).all():
             raise ValueError("the numbers of a probability do not go together")
-        if numbers.shape[1] != 2 * len(made.names) + 2:
+        if numbers.shape[1] != 2 * len(probability.names) + 2:
             raise ValueError("a probability has other numbers than names")
-        return made
+        return probability
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,10 @@ def _best_strength(
             continue
         against = np.where(happened[held], -1.0, 1.0)
         for place, strength in enumerate(strengths):
-            found = fit_logistic(ready[fitted], happened[fitted], weight[fitted], strength)
-            raw = ready[held] @ found[:-1] + found[-1]
+            coefficients = fit_logistic(
+                ready[fitted], happened[fitted], weight[fitted], strength
+            )
+            raw = ready[held] @ coefficients[:-1] + coefficients[-1]
             losses[place] += weight[held] @ np.logaddexp(0, against * raw)
     return float(strengths[int(losses.argmin())])
 

@@ -120,17 +120,17 @@ def promise(
     check_shares(alpha=alpha, delta=delta)
     group = numbered(groups, len(confidence))
     if grouping == "one":
-        kept = one_of_each(group, seed=0)
-        confidence, wrong, group = confidence[kept], wrong[kept], np.arange(len(kept))
+        chosen = one_of_each(group, seed=0)
+        confidence, wrong, group = confidence[chosen], wrong[chosen], np.arange(len(chosen))
     order = np.argsort(-confidence, kind="stable")
     errors, size = effective_size(wrong[order], group[order], alpha)
     last = _last_of_equals(confidence[order])
     count = int(group.max(initial=-1)) + 1
     levels = _levels(size[last], alpha, delta, starts or _starts(count, alpha, delta))
-    found = _furthest(_p_values(errors[last], size[last], alpha, delta), levels)
-    place = -1 if found is None else int(last[found])
+    furthest = _furthest(_p_values(errors[last], size[last], alpha, delta), levels)
+    place = -1 if furthest is None else int(last[furthest])
     return Promise(
-        threshold=None if found is None else float(confidence[order[place]]),
+        threshold=None if furthest is None else float(confidence[order[place]]),
         alpha=alpha,
         delta=delta,
         event=event,
@@ -138,7 +138,7 @@ def promise(
         groups=count,
         answered=place + 1,
         wrong=int(wrong[order[: place + 1]].sum()),
-        reason="" if found is not None else _reason(size[-1:], levels, alpha, delta),
+        reason="" if furthest is not None else _reason(size[-1:], levels, alpha, delta),
     )
 
 
@@ -162,8 +162,8 @@ def promise_on_average(
     order = np.argsort(-confidence, kind="stable")
     losses = np.cumsum((wrong / members[group])[order])
     last = _last_of_equals(confidence[order])
-    kept = last[losses[last] + 1 <= alpha * (len(members) + 1) + 1e-12]
-    place = int(kept.max(initial=-1))
+    allowed = last[losses[last] + 1 <= alpha * (len(members) + 1) + 1e-12]
+    place = int(allowed.max(initial=-1))
     return AveragePromise(
         threshold=None if place < 0 else float(confidence[order[place]]),
         alpha=alpha,
@@ -278,15 +278,15 @@ def _furthest(
 
     A test that passes hands what it was given of delta to the next; one that fails loses it.
     """
-    level, found = 0.0, None
+    level, furthest = 0.0, None
     tests = zip(chances.tolist(), levels.tolist(), strict=True)
     for place, (chance, given) in enumerate(tests):
         level += given
         if level > 0 and chance <= level:
-            found = place
+            furthest = place
         else:
             level = 0.0
-    return found
+    return furthest
 
 
 def _reason(

@@ -96,7 +96,7 @@ def summarise(
     together = asked.together
     fewest = int(np.isfinite(together).sum(-1).min())
     order = top_positions(together, min(shown, fewest))
-    return _seen(asked, order), order
+    return _summary_of(asked, order), order
 
 
 def describe_one(
@@ -110,17 +110,17 @@ def describe_one(
     summary, order = summarise(asked, shown)
     inside = order == chosen[:, None]
     rows = np.arange(len(order))
-    known = describe(summary)[rows, inside.argmax(-1)]
-    below = describe(_seen(asked, np.concatenate([order, chosen[:, None]], -1)))[:, -1]
+    shown_features = describe(summary)[rows, inside.argmax(-1)]
+    below = describe(_summary_of(asked, np.concatenate([order, chosen[:, None]], -1)))[:, -1]
     together = asked.together
     above = (together > together[rows, chosen][:, None]).sum(-1)
     # candidates as good as the last one shown may have been left out
     rank = np.maximum(above, order.shape[1]) + 1
     below[:, PLAIN.index("log rank")] = np.log(rank)
-    return np.where(inside.any(-1, keepdims=True), known, below)
+    return np.where(inside.any(-1, keepdims=True), shown_features, below)
 
 
-def _seen(asked: QueryBatch, order: Int[np.ndarray, "queries shown"]) -> TopKSummary:
+def _summary_of(asked: QueryBatch, order: Int[np.ndarray, "queries shown"]) -> TopKSummary:
     """Summary of queries whose candidates `order` are shown."""
     together = asked.together
     present = np.isfinite(together)
@@ -232,7 +232,7 @@ def summarise_best(
     sampled items are not among the best. usual_best, usual_sample: what is usual for them,
     where the gallery keeps it; of the sample, the usual log-evidence, mean of the views.
     """
-    queries, kept = best.shape[1:]
+    queries, k = best.shape[1:]
     mean, spread = sampled.mean(-1), sampled.std(-1)
     front, behind = best.mean(0)[None] / tau, sampled[None] / tau
     apart = None
@@ -253,7 +253,7 @@ def summarise_best(
         usual_best.spread[..., :shown],
         usual_best.eighth[..., :shown],
     )
-    return with_background(summary, cut, apart[:, : min(shown, kept)], sums[1:])
+    return with_background(summary, cut, apart[:, : min(shown, k)], sums[1:])
 
 
 def _totals(
@@ -267,9 +267,9 @@ def _totals(
     rest = gallery - front.shape[-1]
     if rest <= 0:
         return first
-    seen = np.maximum(left.sum(-1), 1).astype(front.dtype)
+    count = np.maximum(left.sum(-1), 1).astype(front.dtype)
     tail = logsumexp(np.where(left, sampled, np.float32(-np.inf)))
-    return np.logaddexp(first, tail + np.float32(math.log(rest)) - np.log(seen))
+    return np.logaddexp(first, tail + np.float32(math.log(rest)) - np.log(count))
 
 
 def describe(summary: TopKSummary) -> Float[np.ndarray, "queries shown features"]:

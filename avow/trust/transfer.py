@@ -67,14 +67,14 @@ def _whole(policy: Policy, asking: CalibrationQueries) -> tuple[Fits, Shares]:
     stated = np.take_along_axis(stated, best_first, axis=1)
     hits, _, rho = policy.anything_of(features, stated, summary.gallery)
     queries, items = len(asking.words), asking.scored.match.shape[1]
-    found = np.zeros((queries, items))
+    fits = np.zeros((queries, items))
     if policy.tail is not None and hits.shape[1] < items:
         others = behind(asking.scored, order)
         rows = behind_features(hits[:, -1], others.gap, words).reshape(queries * items, -1)
         each = policy.tail(rows, np.repeat(summary.gallery, items)).reshape(queries, items)
-        found = np.minimum(each, hits[:, -1:])
-    np.put_along_axis(found, ranked, hits, axis=1)
-    return found, rho
+        fits = np.minimum(each, hits[:, -1:])
+    np.put_along_axis(fits, ranked, hits, axis=1)
+    return fits, rho
 
 
 def corrected(teacher: Fits, own: Fits, damping: float = DAMPING) -> Fits:

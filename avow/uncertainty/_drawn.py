@@ -37,11 +37,11 @@ class Drawn(Probe):
     def measure(self, asked: QueryBatch) -> Measures:
         """Without the feature uncertainty where the method gives no vectors."""
         source = needed(asked.draws, "draws", "stochastic passes over the same queries")
-        found = taken(source, self.passes)
-        head = next(found)
+        remaining = taken(source, self.passes)
+        head = next(remaining)
         posteriors = Posteriors(head.similarity, self.temperature)
         features, answers = Features(), []
-        for draw in chain([head], found):
+        for draw in chain([head], remaining):
             posteriors.add(draw.similarity)
             answers.append(first(draw.similarity))
             if draw.vectors is not None:
@@ -108,10 +108,10 @@ def averaged_over_posteriors(
     draws: Draws, passes: int = 50, temperature: float = 10.0
 ) -> Float64[Tensor, "queries candidates"]:
     """The posterior averaged over passes, to rank by (the paper's temperature is 10)."""
-    found = taken(draws, passes)
-    head = next(found)
+    remaining = taken(draws, passes)
+    head = next(remaining)
     posteriors = Posteriors(head.similarity, temperature)
-    for draw in chain([head], found):
+    for draw in chain([head], remaining):
         posteriors.add(draw.similarity)
     return posteriors.mean
 

@@ -63,8 +63,8 @@ class Posteriors:
     @property
     def mutual_information(self) -> Float64[Tensor, " queries"]:
         """Between answer and model: 0 where all models have the same posterior (Eq. 7)."""
-        found = [entropy(self._total[rows] / self.count) for rows in _blocks(self._total)]
-        return (torch.cat(found) - self.expected_entropy).clamp(min=0)
+        entropies = [entropy(self._total[rows] / self.count) for rows in _blocks(self._total)]
+        return (torch.cat(entropies) - self.expected_entropy).clamp(min=0)
 
 
 def entropy(

@@ -50,7 +50,7 @@ class TwoWay(Probe):
         forth = score / usual.tau - (views / usual.tau).logsumexp(-1)
         near = nearest(views.mean(0), self.shortlist)
         near_back = log_back(_at(views, near), usual.log_mean[:, near], usual)
-        found = {
+        measures = {
             "back": -back.mean(0),
             "back shortlist": -near_back.mean(0).amax(-1),
             "both ways": -(back + forth).mean(0),
@@ -61,8 +61,8 @@ class TwoWay(Probe):
         }
         if len(views) > 1:
             others = [view for view in range(len(views)) if view != own]
-            found |= {"back own": -back[own], "back other": -back[others].mean(0)}
-        return found
+            measures |= {"back own": -back[own], "back other": -back[others].mean(0)}
+        return measures
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ def rank(
     Exact within the kept scores. Beyond them it is an estimate: as many as would score
     higher if the bank's scores were normal with their mean and spread.
     """
-    kept = usual.top.shape[-1]
+    stored = usual.top.shape[-1]
     above = (usual.top[:, answer] >= score[..., None]).sum(-1).to(score.dtype)
     tail = torch.special.ndtr(-standard_score(score, answer, usual))
-    guessed = (usual.queries * tail).clamp(min=kept)
-    return 1 + torch.where(above < kept, above, guessed)
+    guessed = (usual.queries * tail).clamp(min=stored)
+    return 1 + torch.where(above < stored, above, guessed)
 
 
 def standard_score(
@@ -144,10 +144,10 @@ def _check(
     usual: Background, similarity: Float[np.ndarray, "views queries candidates"]
 ) -> None:
     wanted = (similarity.shape[0], similarity.shape[2])
-    found = tuple(usual.log_mean.shape)
-    if found != wanted:
+    shape = tuple(usual.log_mean.shape)
+    if shape != wanted:
         raise BadData(
-            f"The background knows {found[0]} views and {found[1]} candidates, and the "
+            f"The background knows {shape[0]} views and {shape[1]} candidates, and the "
             f"scores have {wanted[0]} and {wanted[1]}. Expected the same; make it from the "
             "same views and gallery."
         )

@@ -28,8 +28,8 @@ def renamed(
         if name.startswith(unused):
             continue
         old = next((key for key in names if name.startswith(key)), None)
-        known = f"{side}.{name}" if old is None else names[old] + name.removeprefix(old)
-        out[known] = tensor
+        new_name = f"{side}.{name}" if old is None else names[old] + name.removeprefix(old)
+        out[new_name] = tensor
     return out
 
 
@@ -64,10 +64,10 @@ def multiplied_out(state: State, linear: str) -> dict[str, Tensor]:
 def sizes(image: State, text: State, linear: str = "fc") -> dict[str, Any]:
     """The settings that published weights tell; `linear` maps the image features."""
     dim, visual_dim = image[f"{linear}.weight"].shape
-    found = {"dim": dim, "visual_dim": visual_dim}
+    settings = {"dim": dim, "visual_dim": visual_dim}
     if "linear.weight" in text:
-        return {**found, "text": "bert"}
+        return {**settings, "text": "bert"}
     glove = "embed.glove.weight" in text
     vocabulary, word_dim = text["embed.glove.weight" if glove else "embed.weight"].shape
     kind = "glove" if glove else "gru"
-    return {**found, "text": kind, "vocabulary": vocabulary, "word_dim": word_dim}
+    return {**settings, "text": kind, "vocabulary": vocabulary, "word_dim": word_dim}

@@ -18,14 +18,14 @@ def hinge(options: Options, hardest: bool = True) -> dict[str, Any]:
     }
 
 
-def choice(options: Options, key: str, known: Mapping[str, Any]) -> Any:
-    """What `known` has for the option `key`."""
-    if options[key] not in known:
+def choice(options: Options, key: str, values: Mapping[str, Any]) -> Any:
+    """The entry of `values` for the option `key`."""
+    if options[key] not in values:
         raise WrongCheckpoint(
             f"The checkpoint was trained with {key} = {options[key]!r}. Expected one of: "
-            f"{', '.join(known)}. Import a checkpoint trained with one of those."
+            f"{', '.join(values)}. Import a checkpoint trained with one of those."
         )
-    return known[options[key]]
+    return values[options[key]]
 
 
 def require(options: Options, wanted: Mapping[str, Any], meaning: str = "") -> None:

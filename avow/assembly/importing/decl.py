@@ -18,8 +18,8 @@ COUNTS = {"mu": "fewest", "warmup_epoch": "warm_up"}
 
 def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
     sgraf: Any = folder.find(importing, "sgraf")
-    found = sgraf.translate(published, options)
-    return Translated(found.method, _loss(options), found.views)
+    translated = sgraf.translate(published, options)
+    return Translated(translated.method, _loss(options), translated.views)
 
 
 def _loss(options: dict[str, Any]) -> dict[str, Any]:

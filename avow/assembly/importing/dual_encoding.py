@@ -71,7 +71,7 @@ def _sizes(video: State, text: State, mapped: State) -> dict[str, Any]:
     """The settings that the weights tell. mapped: the text encoder with its mapping."""
     vocabulary, word_dim = text["embed.weight"].shape
     hidden = {"visual": video["rnn.weight_hh_l0"], "text": text["rnn.weight_hh_l0"]}
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "visual_dim": video["rnn.weight_ih_l0"].shape[1],
         "vocabulary": vocabulary,
         "word_dim": word_dim,
@@ -83,8 +83,8 @@ def _sizes(video: State, text: State, mapped: State) -> dict[str, Any]:
             for name, tensor in sorted(state.items())
             if name.startswith("convs1.") and name.endswith(".weight")
         ]
-        found[f"{side}_kernels"] = "-".join(str(kernel.shape[2]) for kernel in kernels)
-        found[f"{side}_maps"] = kernels[0].shape[0]
-        levels = sum(kernel.shape[0] for kernel in kernels) + 2 * found[f"{side}_hidden"]
+        settings[f"{side}_kernels"] = "-".join(str(kernel.shape[2]) for kernel in kernels)
+        settings[f"{side}_maps"] = kernels[0].shape[0]
+        levels = sum(kernel.shape[0] for kernel in kernels) + 2 * settings[f"{side}_hidden"]
     linear = next(tensor for name, tensor in mapped.items() if name.endswith("fc1.weight"))
-    return {**found, "dim": linear.shape[0], "bag": linear.shape[1] - levels}
+    return {**settings, "dim": linear.shape[0], "bag": linear.shape[1] - levels}

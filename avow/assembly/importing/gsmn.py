@@ -58,12 +58,12 @@ def _graph(side: str, state: State, convolution: str) -> dict[str, Tensor]:
     }
     maps = f"{convolution}conv_weights."
     for kind in ("weight", "bias"):
-        found = [
+        parts = [
             state[f"{maps}{number}.{kind}"]
             for number in range(len(state))
             if f"{maps}{number}.{kind}" in state
         ]
-        if found:
-            out[f"{side}.convolve.{kind}"] = torch.cat(found)
+        if parts:
+            out[f"{side}.convolve.{kind}"] = torch.cat(parts)
     names = {old: f"{side}.{new}" for old, new in READOUT.items()}
     return out | renamed(state, names, side, unused=(convolution,))

@@ -130,9 +130,9 @@ def _refuse(text: State, options: Mapping[str, Any]) -> None:
             )
     one_way = "cap_rnn.weight_hh_l0_reverse" not in text
     if one_way or "cap_rnn.weight_hh_l1" in text:
-        found = "one direction" if one_way else "several layers"
+        layout = "one direction" if one_way else "several layers"
         raise WrongCheckpoint(
-            f"The checkpoint has a GRU of '{found}'. Expected one layer, read in both "
+            f"The checkpoint has a GRU of '{layout}'. Expected one layer, read in both "
             "directions. Import a checkpoint trained with that."
         )
 

@@ -41,8 +41,8 @@ def translate(published: dict[str, Any], options: dict[str, Any]) -> Translated:
 
 def networks(published: dict[str, Any]) -> list[list[dict[str, Any]]]:
     """The list of states of each network; published files wrap each in one more list."""
-    found = published["models"] if "models" in published else published["model"]
-    return [parts[0] if isinstance(parts[0], list) else parts for parts in found]
+    models = published["models"] if "models" in published else published["model"]
+    return [parts[0] if isinstance(parts[0], list) else parts for parts in models]
 
 
 def _loss(options: dict[str, Any], views: int, bert: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""VSRN: a graph over regions, with or without the network that told captions in training.
+"""VSRN: a graph over regions, with or without the network that wrote captions in training.
 
 Paper: Li et al., "Visual Semantic Reasoning for Image-Text Matching", ICCV 2019. The
 checkpoint holds `model` = [image encoder, text encoder], and may hold `caption_model`.

@@ -51,17 +51,17 @@ class BatchStatistics:
 
         Nothing is learnt: weights, running statistics and modes stay as they are.
         """
-        seen: dict[str, list[Tensor]] = {}
-        with torch.no_grad(), _batch_mode(network, seen):
+        by_layer: dict[str, list[Tensor]] = {}
+        with torch.no_grad(), _batch_mode(network, by_layer):
             for batch in batches:
                 forward(batch)
-        fewest = min(map(len, seen.values()), default=0)
+        fewest = min(map(len, by_layer.values()), default=0)
         if fewest < 2:
             raise BadData(
                 f"Batch normalisation saw {fewest} batches. Expected a network that has it "
                 "and at least 2 batches, better 100; pass more of them."
             )
-        return cls({name: _summary(torch.stack(found)) for name, found in seen.items()})
+        return cls({name: _summary(torch.stack(moments)) for name, moments in by_layer.items()})
 
     def save(self, path: Path) -> None:
         with new_file(path) as fresh:
@@ -82,8 +82,8 @@ class DrawnStatistics(Chance):
     """Every layer of `network` that was observed, with statistics of its own per pass."""
 
     def __init__(self, network: nn.Module, statistics: BatchStatistics):
-        known = dict(network.named_modules())
-        pairs = [(known.get(name), numbers) for name, numbers in statistics.layers.items()]
+        modules = dict(network.named_modules())
+        pairs = [(modules.get(name), numbers) for name, numbers in statistics.layers.items()]
         for (layer, numbers), name in zip(pairs, statistics.layers, strict=True):
             if not isinstance(layer, _BatchNorm) or layer.num_features != numbers.shape[1]:
                 raise WrongCheckpoint(
@@ -144,7 +144,7 @@ def has_batch_norm(network: nn.Module) -> bool:
 
 
 @contextmanager
-def _batch_mode(network: nn.Module, seen: dict[str, list[Tensor]]) -> Iterator[None]:
+def _batch_mode(network: nn.Module, by_layer: dict[str, list[Tensor]]) -> Iterator[None]:
     """Normalise with the statistics of each batch, and note them; then undo everything."""
     layers = {
         name: layer
@@ -156,7 +156,7 @@ def _batch_mode(network: nn.Module, seen: dict[str, list[Tensor]]) -> Iterator[N
         for name, layer in layers.items()
     }
     hooks = [
-        layer.register_forward_pre_hook(_note(seen.setdefault(name, [])))
+        layer.register_forward_pre_hook(_note(by_layer.setdefault(name, [])))
         for name, layer in layers.items()
     ]
     try:
@@ -171,21 +171,21 @@ def _batch_mode(network: nn.Module, seen: dict[str, list[Tensor]]) -> Iterator[N
             layer.train(training)
             for key, value in layer.named_buffers():
                 value.copy_(buffers[key])
-        for name in [name for name, found in seen.items() if not found]:
-            del seen[name]  # a layer that `forward` does not reach
+        for name in [name for name, moments in by_layer.items() if not moments]:
+            del by_layer[name]  # a layer that `forward` does not reach
 
 
-def _note(found: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+def _note(moments: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
     def hook(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         rows = inputs[0].transpose(0, 1).flatten(1).double()
         variance = rows.var(1, correction=0).clamp(min=_LEAST)
-        found.append(torch.stack([rows.mean(1), variance.log()]).cpu())
+        moments.append(torch.stack([rows.mean(1), variance.log()]).cpu())
 
     return hook
 
 
-def _summary(found: Float[Tensor, "batches 2 channels"]) -> Float[Tensor, "4 channels"]:
-    mean, spread = found.mean(0), found.std(0)
+def _summary(moments: Float[Tensor, "batches 2 channels"]) -> Float[Tensor, "4 channels"]:
+    mean, spread = moments.mean(0), moments.std(0)
     return torch.stack([mean[0], spread[0], mean[1], spread[1]]).float()
 
 

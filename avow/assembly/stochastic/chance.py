@@ -24,9 +24,9 @@ class Chance(ABC):
 
     def met(self, run: Callable[[], Any]) -> bool:
         """Whether `run` passes through a layer that is left to chance."""
-        seen: list[nn.Module] = []
+        reached: list[nn.Module] = []
         hooks = [
-            layer.register_forward_hook(lambda layer, *_: seen.append(layer))
+            layer.register_forward_hook(lambda layer, *_: reached.append(layer))
             for layer in self.layers
         ]
         try:
@@ -34,7 +34,7 @@ class Chance(ABC):
         finally:
             for hook in hooks:
                 hook.remove()
-        return bool(seen)
+        return bool(reached)
 
 
 class KeptDropout(Chance):

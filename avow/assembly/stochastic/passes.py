@@ -145,7 +145,7 @@ class Passes:
 
     @torch.no_grad()
     def _draw(self, query: Query, number: int) -> Draw:
-        """One pass; the networks are themselves again before anybody sees it."""
+        """One pass; the networks are restored before it is returned."""
         # whatever is encoded once is encoded here, before chance sets in
         drawers = [items.drawer for items in self._items[query]]
         others = self._other_drawers(query)
@@ -155,8 +155,8 @@ class Passes:
             if not self.has_vectors:
                 return Draw(self._compared(query, queries, facing))
         vectors = self._joined(queries)
-        known = self._joined(facing) if facing else self.candidates(query)
-        return Draw(vectors @ known.T, vectors)
+        candidates = self._joined(facing) if facing else self.candidates(query)
+        return Draw(vectors @ candidates.T, vectors)
 
     def _other_drawers(self, query: Query) -> list[Callable[[], Encoded]]:
         """How the other side comes about in a pass; nothing where its vectors are kept."""

@@ -36,15 +36,15 @@ def build(
     frames: the most that are taken of a video, evenly spaced; 0 for all.
     """
     place = Path(root)
-    found = _subsets(place, collection)
-    for split, folders in found.items():
+    by_split = _subsets(place, collection)
+    for split, folders in by_split.items():
         if len(folders) > 1:
             listed = ", ".join(folder.name for folder in folders)
             raise BadData(
                 f"There are {len(folders)} folders of the split {split!r} in '{place}': "
                 f"{listed}. Expected one. Say how its name begins with data.collection."
             )
-    subsets = {split: folders[0] for split, folders in found.items()}
+    subsets = {split: folders[0] for split, folders in by_split.items()}
     if not subsets:
         raise BadData(
             f"There is no '{TEXTS}' in the folders of '{place}'. Expected folders whose names "
@@ -63,12 +63,12 @@ def build(
 
 def _subsets(root: Path, collection: str) -> dict[str, list[Path]]:
     """The folders of each split."""
-    found: dict[str, list[Path]] = {}
+    by_split: dict[str, list[Path]] = {}
     for folder in sorted(root.glob(f"{glob.escape(collection)}*")) if root.is_dir() else []:
         split = next((ours for end, ours in ENDS.items() if folder.name.endswith(end)), None)
         if split is not None and any(folder.glob(TEXTS)):
-            found.setdefault(split, []).append(folder)
-    return found
+            by_split.setdefault(split, []).append(folder)
+    return by_split
 
 
 def _features(folder: Path, name: str, frames: int) -> VideoFeatures:

@@ -50,13 +50,13 @@ def build(*, root: str, year: int = 0, images: str = "") -> PairedDataset:
 
 def _captions(root: Path, year: int) -> dict[str, Path]:
     """The caption file of each split that has one."""
-    found = {}
+    paths = {}
     for split, part in PARTS.items():
         for folder in (root / "annotations", root):
             path = folder / f"captions_{part}{year}.json"
-            if split not in found and path.is_file():
-                found[split] = path
-    return found
+            if split not in paths and path.is_file():
+                paths[split] = path
+    return paths
 
 
 def _photographs(split: str, path: Path, folder: Path) -> Iterator[Photograph]:

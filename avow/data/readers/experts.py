@@ -28,15 +28,15 @@ def build(*, root: str, experts: str = "", frames: int = 64) -> PairedDataset:
     frames: the most parts that are taken of a video, evenly spaced; 0 for all.
     """
     place = Path(root)
-    found = {path.stem: path for path in sorted((place / FOLDER).glob("*.npy"))}
-    wanted = [name.strip() for name in experts.split(",")] if experts.strip() else list(found)
-    missing = [name for name in wanted if name not in found]
+    files = {path.stem: path for path in sorted((place / FOLDER).glob("*.npy"))}
+    wanted = [name.strip() for name in experts.split(",")] if experts.strip() else list(files)
+    missing = [name for name in wanted if name not in files]
     if missing or not wanted:
         raise BadData(
             f"There is no expert {', '.join(map(repr, missing)) or 'at all'} in "
             f"'{place / FOLDER}'. Expected one .npy each; there are: "
-            f"{', '.join(found) or 'none'}."
+            f"{', '.join(files) or 'none'}."
         )
-    features = VideoFeatures({name: found[name] for name in wanted}, frames)
+    features = VideoFeatures({name: files[name] for name in wanted}, frames)
     path = place / CAPTIONS
     return paired_clips(named(path), path, listed_clips(path), features)

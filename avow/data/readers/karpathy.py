@@ -48,19 +48,19 @@ def _listings(root: Path) -> list[Path]:
 
 
 def _listing(root: Path) -> Path:
-    found = [root] if root.is_file() else _listings(root)
-    if not found:
+    listings = [root] if root.is_file() else _listings(root)
+    if not listings:
         raise BadData(
             f"There is no 'dataset*.json' in '{root}'. Expected a file such as "
             "dataset_flickr30k.json. Download it there."
         )
-    if len(found) > 1:
-        listed = ", ".join(path.name for path in found)
+    if len(listings) > 1:
+        listed = ", ".join(path.name for path in listings)
         raise BadData(
-            f"There are {len(found)} datasets in '{root}': {listed}. Expected one. "
+            f"There are {len(listings)} datasets in '{root}': {listed}. Expected one. "
             "Give the path of the file instead of its folder."
         )
-    return found[0]
+    return listings[0]
 
 
 def _photographs(listed: list, path: Path, folder: Path) -> Iterator[Photograph]:

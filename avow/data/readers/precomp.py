@@ -178,13 +178,13 @@ def _image_ids(
 def _truncated(split: Split, from_table: bool) -> Split:
     """The first captions of the split, and the images they belong to."""
     alone = len(split.captions) == len(split.image_ids)
-    kept = DEV_CAPTIONS_ALONE if alone and from_table else DEV_CAPTIONS
-    image_of = split.image_of[:kept]
+    count = DEV_CAPTIONS_ALONE if alone and from_table else DEV_CAPTIONS
+    image_of = split.image_of[:count]
     images = int(image_of[-1]) + 1
     rows = None if split.feature_rows is None else split.feature_rows[:images]
     return Split(
         image_ids=split.image_ids[:images],
-        captions=split.captions[:kept],
+        captions=split.captions[:count],
         image_of=image_of,
         features=split.features,
         feature_rows=rows,

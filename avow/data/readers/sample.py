@@ -56,10 +56,10 @@ def _split(files: Mapping[str, Path], captions: Mapping[str, Sequence[str]]) -> 
 def _photograph(name: str) -> Path:
     """The file called `name` inside an installed wheel, which is not imported."""
     package, _, rest = name.partition("/")
-    found = find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
         raise MissingExtra("The sample", WHEELS[package], "sample")
-    path = Path(found.submodule_search_locations[0], rest)
+    path = Path(spec.submodule_search_locations[0], rest)
     if not path.is_file():
         raise BadData(
             f"The installed {WHEELS[package]!r} has no photograph {rest!r}, which the "

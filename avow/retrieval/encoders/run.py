@@ -18,7 +18,7 @@ from avow.assembly.evaluate import encode_captions
 from avow.assembly.features import fastest
 from avow.assembly.model import DEFAULT, Model, packaged_folder
 from avow.assembly.model_files import pointed
-from avow.assembly.opening import told
+from avow.assembly.opening import error_line
 from avow.assembly.pairs import some
 from avow.assembly.photographs import pixel_regions
 from avow.assembly.scores import batches, encode
@@ -111,8 +111,8 @@ class ModelEncoder(Encoder):
             raise
         except Exception as error:  # whatever PyTorch makes of weights that do not fit
             raise WrongCheckpoint(
-                f"The model {name!r} encodes no text ({told(error)}). Expected a model whose "
-                "settings and weights go together; copy it again or train it anew."
+                f"The model {name!r} encodes no text ({error_line(error)}). Expected a model "
+                "whose settings and weights go together; copy it again or train it anew."
             ) from error
 
     @cached_property
