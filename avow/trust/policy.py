@@ -300,8 +300,8 @@ class Policy:
                     "The policy reads how common a query is. Expected `common`, one number "
                     "per query; pass what `avow.retrieval.commonness` gives."
                 )
-            said = common if COMMON in wanted else None
-            names, features = of_query(names, features, words, said, wanted)
+            commonness = common if COMMON in wanted else None
+            names, features = of_query(names, features, words, commonness, wanted)
         if names != wanted:
             raise WrongTrust(
                 f"The policy reads {len(wanted)} numbers per hit and the "
