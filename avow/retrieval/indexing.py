@@ -113,9 +113,9 @@ def index_folders(
             if isinstance(encoder, Deferred):
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
-            found = survey(link, folders, index, writer.model, writer.generation)
-            cover(index, found.walk.roots, anew=rebuild)
-            run = Run(writer, opened, found, how.batch, how.workers or _workers(), prune)
+            changes = survey(link, folders, index, writer.model, writer.generation)
+            cover(index, changes.walk.roots, anew=rebuild)
+            run = Run(writer, opened, changes, how.batch, how.workers or _workers(), prune)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
                 allowed = True if how.allow_code else [engine or ""]
@@ -215,9 +215,9 @@ def _writer(
         return begin_again(link, space, engine or "exact", bool(half))
     writer = go_on(link, space, engine)
     if half is not None and half != writer.half:
-        kept = "half" if writer.half else "full"
+        precision = "half" if writer.half else "full"
         raise WrongIndex(
-            f"The index {str(index)!r} keeps its vectors in {kept} precision. Expected to "
+            f"The index {str(index)!r} keeps its vectors in {precision} precision. Expected to "
             "go on like that; to change it, encode everything anew with --rebuild."
         )
     return writer
