@@ -193,7 +193,7 @@ def _finish(
         rows = (writer.live(), writer.vectors())
         bring_up_to_date(place, writer.engine, *rows, anew=anew, allow_code=allow_code)
     if anew:
-        forget_engines(writer.space.engines, kept=writer.engine)
+        forget_engines(writer.space.engines, keep=writer.engine)
 
 
 def _writer(

@@ -274,15 +274,15 @@ class Library:
         set_feedback(self.folder, query, item_id, good, replace=True)
 
     def retract(self, query: dict[str, Any], item_id: int) -> None:
-        """Take back everything that was said of an answer."""
+        """Remove all feedback on an answer."""
         set_feedback(self.folder, query, item_id, None, replace=True)
 
     def record(self, query: dict[str, Any], item_id: int, good: bool) -> None:
-        """Keep what somebody said of an answer."""
+        """Add feedback on an answer, beside earlier feedback on it."""
         set_feedback(self.folder, query, item_id, good, replace=False)
 
     def feedback(self) -> list[Feedback]:
-        """Everything that was said, oldest first."""
+        """All feedback, oldest first."""
         with self._lock, damage_told(self.folder):
             self._check_rows("feedback")
             return read_feedback(self._link)

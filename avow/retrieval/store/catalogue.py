@@ -32,7 +32,7 @@ FILE = "catalogue.sqlite"
 
 
 def open_catalogue(folder: Path, *, make: bool = False) -> sqlite3.Connection:
-    """Connect to the catalogue in `folder`; a missing one is made, or told about."""
+    """Connect to the catalogue in `folder`; a missing one is made, or refused."""
     path = folder / FILE
     if not make and not path.is_file():
         raise WrongIndex(
@@ -179,8 +179,8 @@ def damage_told(index: Path) -> Iterator[None]:
         with sentences(index):
             yield
     except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise damaged(index, f"a row cannot be read ({told})") from error
+        message = f"{type(error).__name__}: {error}"
+        raise damaged(index, f"a row cannot be read ({message})") from error
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def set_feedback(
 
 
 def read_feedback(link: sqlite3.Connection) -> list[Feedback]:
-    """Everything that was said, oldest first; rows that hold no query have an empty one."""
+    """All feedback, oldest first; rows that hold no query have an empty one."""
     rows = link.execute(
         "SELECT query, item, good, happened FROM feedback ORDER BY id"
     ).fetchall()

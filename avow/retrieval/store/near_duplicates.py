@@ -28,14 +28,14 @@ def group_alike(writer: Writer) -> None:
             "SELECT id, look FROM items WHERE gone = 0 AND kind = 'image' AND look NOT NULL"
         )
     )
-    rows = np.array([row for row, one in enumerate(ids.tolist()) if one in looks], np.int64)
+    rows = np.array([row for row, item in enumerate(ids.tolist()) if item in looks], np.int64)
     chosen = ids[rows]
-    found = heads(
+    head_of = heads(
         chosen,
-        np.array([looks[one] for one in chosen.tolist()], np.int64),
+        np.array([looks[item] for item in chosen.tolist()], np.int64),
         np.asarray(vectors[rows], np.float32),
     )
-    writer.group(found)
+    writer.group(head_of)
 
 
 def heads(
@@ -51,7 +51,7 @@ def heads(
         near[one].add(other)
         near[other].add(one)
     leaders: dict[int, list[int]] = defaultdict(list)
-    found: dict[int, int] = {}
+    head_of: dict[int, int] = {}
     for place in np.argsort(ids, kind="stable").tolist():
         look = int(which[place])
         rivals = [head for one in (look, *sorted(near[look])) for head in leaders[one]]
@@ -59,10 +59,10 @@ def heads(
             similar = vectors[rivals] @ vectors[place]
             best = int(similar.argmax())
             if similar[best] >= nearest:
-                found[int(ids[place])] = int(ids[rivals[best]])
+                head_of[int(ids[place])] = int(ids[rivals[best]])
                 continue
         leaders[look].append(place)
-    return found
+    return head_of
 
 
 def _near_pairs(looks: np.ndarray) -> Iterator[tuple[int, int]]:
