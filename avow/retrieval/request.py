@@ -68,8 +68,8 @@ class Candidates:
     """The best items of a gallery with their scores."""
 
     gallery: Gallery
-    ids: Int64[np.ndarray, " found"]
-    scores: Float32[np.ndarray, " found"]
+    ids: Int64[np.ndarray, " hits"]
+    scores: Float32[np.ndarray, " hits"]
     sampled: Float32[np.ndarray, " sample"] | None = None
     """Scores of the gallery's sample, where they came with the search."""
 
