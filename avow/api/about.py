@@ -1,4 +1,4 @@
-"""Routes about the index itself: its state, its jobs, its calibration, what people said."""
+"""Routes about the index itself: its state, its jobs, its calibration, feedback."""
 
 from typing import Annotated
 

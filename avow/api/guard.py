@@ -212,7 +212,7 @@ def _given_tokens(headers: Headers) -> list[str]:
 
 
 def _equal(candidate: str, token: str) -> bool:
-    """In a time that does not tell how much of it was right."""
+    """Compare in constant time, so that timing reveals nothing of the token."""
     return hmac.compare_digest(candidate.encode(), token.encode())
 
 

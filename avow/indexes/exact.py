@@ -247,7 +247,7 @@ def _merged(
     above = np.flatnonzero(scores >= np.maximum(least, _LOWEST))
     if not len(above):
         return best
-    query, place = np.divmod(above, len(ids))  # far quicker than where two axes are looked for
+    query, place = np.divmod(above, len(ids))  # faster than np.nonzero over two axes
     whose = np.concatenate([np.repeat(np.arange(queries), width), query])
     names = np.concatenate([best[0].ravel(), ids[place]])
     values = np.concatenate([best[1].ravel(), scores[query, place]])

@@ -1,8 +1,8 @@
 """Trust fitted to one index: from queries whose right pictures somebody has named.
 
-    known queries --two halves--> each half judged by a policy fitted on the other --> after
-                  `-------------> judged by the policy there was before -----------> before
-                  `--all--> the policy that is kept
+    labelled queries --two halves--> each half judged by a policy fitted on the other --> after
+                     `-------------> judged by the policy there was before -----------> before
+                     `--all--> the policy that is kept
 
 No query is ever judged by a policy that has seen it, so before and after are comparable. The
 policy that is kept holds half of the queries back itself, and its promises rest on those.

@@ -104,7 +104,7 @@ def index_folders(
             return nothing
     _make_folder(index)
     with only_writer(index), sentences(index), warnings.catch_warnings():
-        # said once for all threads: what decoders grumble about is no matter for the user
+        # set once for all threads: warnings of image decoders do not concern the user
         warnings.simplefilter("ignore")
         link, repaired = open_for_writing(index, rebuild)
         try:

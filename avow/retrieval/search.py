@@ -1,9 +1,9 @@
 """Search an index: rank, look at the whole gallery, and say how far to trust the answer.
 
     retriever = Retriever.open("my-index")
-    found = retriever.search("two dogs on a beach")
-    found.verdict        "answer", "check", "nothing_found", "not_understood" or "unjudged"
-    found.hits[0].path
+    result = retriever.search("two dogs on a beach")
+    result.verdict       "answer", "check", "nothing_found", "not_understood" or "unjudged"
+    result.hits[0].path
 
 Filters choose before anything is ranked, and trust is judged on what they leave.
 """

@@ -238,8 +238,8 @@ def distances(
 
 def _sounding(word: str) -> Iterator[str]:
     """Other ways to write the same sounds; each counts as one change."""
-    for one, other in (("f", "ph"), ("x", "ks"), ("kw", "qu"), ("k", "ch"), ("sh", "ti")):
-        for old, new in ((one, other), (other, one)):
+    for letters, other in (("f", "ph"), ("x", "ks"), ("kw", "qu"), ("k", "ch"), ("sh", "ti")):
+        for old, new in ((letters, other), (other, letters)):
             if old in word:
                 yield word.replace(old, new, 1)
 

@@ -6,7 +6,7 @@
 The slope begins at 1 and the offsets at 0, and they move as far as the ticks carry them: the
 fewer ticks, the nearer they stay (a normal prior each). Names and phrases share an offset, and
 each has a small one more, which is nearer to 0 still: where both kinds are ticked they may
-differ, and where one is, the other learns from it. With `calibrate.FEWEST` known queries a
+differ, and where one is, the other learns from it. With `calibrate.FEWEST` labelled queries a
 policy of the index's own takes over. `benchmarks/ticks.py` says how many ticks help.
 """
 
@@ -231,7 +231,7 @@ def _largest_posterior(
 
 
 def _more(ticks: int, before: float, now: float) -> int:
-    """Ticks that are missing, if each to come tells as much as those so far did.
+    """Ticks that are missing, if each adds as much precision as those so far did.
 
     before, now: standard deviations of P without any tick, and with these.
     """
@@ -261,6 +261,6 @@ def _moved(change: float) -> str:
 
 
 def _round(count: int) -> str:
-    """One figure of a count: nobody knows more of it."""
+    """One significant figure of a count: the estimate is no more precise."""
     digit = 10 ** (len(str(count)) - 1)
     return f"{-(-count // digit) * digit:,}"

@@ -82,7 +82,7 @@ class Where:
 
     @classmethod
     def parse(cls, text: str) -> "Where":
-        """Read a filter; a mistake is told with its place."""
+        """Read a filter; an error names the place of the mistake."""
         try:
             text.encode()
         except UnicodeEncodeError as error:

@@ -42,7 +42,7 @@ def texts(home: Path | None) -> tuple[str, ...]:
 
 
 def encoded(encoder: Encoder) -> Float32[np.ndarray, "queries dim"]:
-    """The vectors of an encoder's reference queries, encoded only where nobody has yet."""
+    """The vectors of an encoder's reference queries, encoded only if they are not cached."""
     packed_vectors = encoder.packed_bank()
     if packed_vectors is not None:
         return packed_vectors
@@ -76,7 +76,7 @@ def packed(encoder: Encoder, home: Path | None) -> Float32[np.ndarray, "queries 
     except seals.Damaged as error:  # made again they would differ in the last digits
         raise damaged(path, error) from error
     except (OSError, SafetensorError):
-        return None  # of an earlier version, or of nobody knows whom: they can be made again
+        return None  # written by an earlier version or another program: they can be made again
     shapes = ((encoder.dim,), (encoder.dim,), (len(encoder.bank), encoder.dim))
     if (middle.shape, scale.shape, steps.shape) != shapes:
         return None

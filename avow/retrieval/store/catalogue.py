@@ -174,7 +174,7 @@ def sentences(path: Path) -> Iterator[None]:
 
 @contextmanager
 def damage_told(index: Path) -> Iterator[None]:
-    """The same, and cells of a type that nobody wrote are damage, too."""
+    """As `sentences`; values of an unexpected type are reported as damage, too."""
     try:
         with sentences(index):
             yield

@@ -100,7 +100,7 @@ def bring_up_to_date(
     anew: bool = False,
     allow_code: AllowCode = False,
 ) -> None:
-    """Make an engine hold exactly the live rows, and save it. anew: trust none it has."""
+    """Make an engine hold exactly the live rows, and save it. anew: replace all it has."""
     try:
         engine = open_engine(place, name, vectors.shape[1], allow_code)
     except WrongIndex:  # damaged: the rows have all that is needed to make it again

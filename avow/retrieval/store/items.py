@@ -122,7 +122,7 @@ class ItemCheck:
 def damaged_items(link: sqlite3.Connection, after: int = 0) -> tuple[list[int], set[int]]:
     """Items with a higher number: which are damaged, and which are there at all.
 
-    They are read the way a filter reads them, so that a search tree that leads astray shows.
+    They are read the way a filter reads them, so that a damaged search tree is noticed.
     """
     rows = link.execute(
         f"SELECT items.id, tagged, {intact('items')} AND {intact('files')} FROM items "

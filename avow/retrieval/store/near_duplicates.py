@@ -47,14 +47,14 @@ def heads(
     """For each item that is like an earlier one, the id of the head of its group."""
     unique, which = np.unique(looks, return_inverse=True)
     near: dict[int, set[int]] = defaultdict(set)
-    for one, other in _near_pairs(unique.view(np.uint64)):
-        near[one].add(other)
-        near[other].add(one)
+    for first, second in _near_pairs(unique.view(np.uint64)):
+        near[first].add(second)
+        near[second].add(first)
     leaders: dict[int, list[int]] = defaultdict(list)
     head_of: dict[int, int] = {}
     for place in np.argsort(ids, kind="stable").tolist():
         look = int(which[place])
-        rivals = [head for one in (look, *sorted(near[look])) for head in leaders[one]]
+        rivals = [head for hashed in (look, *sorted(near[look])) for head in leaders[hashed]]
         if rivals:
             similar = vectors[rivals] @ vectors[place]
             best = int(similar.argmax())
@@ -73,15 +73,15 @@ def _near_pairs(looks: np.ndarray) -> Iterator[tuple[int, int]]:
         order = np.argsort(slices, kind="stable")
         edges = np.flatnonzero(np.diff(slices[order])) + 1
         for group in np.split(order, edges):
-            for place, one in enumerate(group[:-1].tolist()):
-                others = group[place + 1 :]
-                for other in others[
-                    _apart(looks[one : one + 1], looks[others]) <= FARTHEST
+            for place, first in enumerate(group[:-1].tolist()):
+                later = group[place + 1 :]
+                for second in later[
+                    _apart(looks[first : first + 1], looks[later]) <= FARTHEST
                 ].tolist():
-                    yield one, other
+                    yield first, second
 
 
-def _apart(one: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _apart(first: np.ndarray, later: np.ndarray) -> np.ndarray:
     """In how many bits hashes differ."""
-    parts = (one ^ others).view(np.uint16).reshape(len(others), 4)
+    parts = (first ^ later).view(np.uint16).reshape(len(later), 4)
     return _COUNTS[parts].sum(1)
