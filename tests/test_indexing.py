@@ -66,10 +66,10 @@ def check_whole(index):
     """Every live item has exactly one row of its own, and the rows are all there."""
     with Library.open(index) as library:
         state = library._state
-        assert len(state.known) == len(set(state.known.tolist()))
-        places = [(item.path, item.part) for item in library.items(state.known)]
+        assert len(state.live_ids) == len(set(state.live_ids.tolist()))
+        places = [(item.path, item.part) for item in library.items(state.live_ids)]
         assert len(places) == len(set(places))
-        assert np.isfinite(library.vectors(state.known)).all()
+        assert np.isfinite(library.vectors(state.live_ids)).all()
     assert inspect_index(index) == [], "all checksums fit"
     return set(places)
 

@@ -147,10 +147,10 @@ def test_u_of_other_evidence(retriever, kind):
     library, query = retriever.library, ColourEncoder().encode_texts(["red"])
     gallery = galleries.Gallery.of(library, None, "image")
     ids = library.search(query, 32, gallery.ids)[0][0]
-    seen = galleries.Seen.of(gallery, query[0], library.vectors(ids), ids, views=1)
+    scores = galleries.QueryScores.of(gallery, query[0], library.vectors(ids), ids, views=1)
     every = torch.from_numpy(query @ library.vectors(gallery.ids).T)
     expected = Opinion.from_similarity(every, 0.05, kind).uncertainty
-    assert seen.uncertainty(0.05, kind) == pytest.approx(float(expected), rel=1e-4)
+    assert scores.uncertainty(0.05, kind) == pytest.approx(float(expected), rel=1e-4)
 
 
 def test_trust_sees_what_whole_rows_would_show(tmp_path):
@@ -162,8 +162,8 @@ def test_trust_sees_what_whole_rows_would_show(tmp_path):
     gallery, query = galleries.Gallery.of(library, None, "image"), encoder.encode_texts(["red"])
     ids, _, watched = library.search_and_watch(query[0], SHOWN, gallery.sampled)
     best = library.vectors(ids)
-    seen = galleries.Seen.of(gallery, query[0], best, ids, views=2, sampled=watched)
-    summary = seen.summary(encoder.tau, library.usual(ids), gallery.usual)
+    scores = galleries.QueryScores.of(gallery, query[0], best, ids, views=2, sampled=watched)
+    summary = scores.summary(encoder.tau, library.usual(ids), gallery.usual)
     items = library.vectors(gallery.ids).reshape(60, 2, -1)
     asked = query.reshape(2, -1)
     every = 2 * np.einsum("nvd,vd->vn", items, asked)[:, None]

@@ -1,4 +1,4 @@
-"""Routes about the index itself: its state, its jobs, its calibration, what people said."""
+"""Routes about the index itself: its state, its jobs, its calibration, feedback."""
 
 from typing import Annotated
 
@@ -52,14 +52,14 @@ async def jobs(here: Here) -> Jobs:
 @router.post("/jobs", status_code=202, responses={409: REFUSALS[404]})
 async def start_job(here: Here, asked: JobAsked) -> JobAnswer:
     """Scan an indexed folder again; no other folder can be added from here."""
-    known = await here.reading.run(here.retriever.library.folders)
-    if asked.folder is not None and asked.folder not in known:
+    indexed = await here.reading.run(here.retriever.library.folders)
+    if asked.folder is not None and asked.folder not in indexed:
         raise Refusal(
             404,
             f"The folder {asked.folder!r} is not part of this index. Expected one of "
             "those that GET /api/index names; add others with `avow index FOLDER`.",
         )
-    folders = known if asked.folder is None else [asked.folder]
+    folders = indexed if asked.folder is None else [asked.folder]
     if not folders:
         raise Refusal(404, "This index names no folder. Run `avow index FOLDER` first.")
     return here.jobs.start(folders).answer()
@@ -78,9 +78,9 @@ async def cancel_job(here: Here, job_id: JobId) -> JobAnswer:
 
 
 @router.post("/feedback")
-async def feedback(here: Here, told: Told) -> Kept:
+async def feedback(here: Here, tick: Told) -> Kept:
     """Keep whether an answer fits, or take that back."""
-    return await here.writing.run(_keep, here, told)
+    return await here.writing.run(_keep, here, tick)
 
 
 @router.post("/ticks")
@@ -123,15 +123,16 @@ def _index(here: Service) -> IndexAnswer:
         feedback=library.feedback_count(),
         skipped_total=len(skipped),
         skipped=[
-            SkippedFile(path=one.path, why=one.why, when=one.when) for one in skipped[:ANSWERS]
+            SkippedFile(path=file.path, why=file.why, when=file.when)
+            for file in skipped[:ANSWERS]
         ],
         limits=UploadLimits(upload_bytes=here.limits.upload_bytes, pixels=here.limits.pixels),
     )
 
 
-def _keep(here: Service, told: Told) -> Kept:
+def _keep(here: Service, tick: Told) -> Kept:
     library = here.retriever.library
-    checked(told.query)
-    here.read_item(told.item_id)
-    library.set_feedback(told.query, told.item_id, told.good)
+    checked(tick.query)
+    here.read_item(tick.item_id)
+    library.set_feedback(tick.query, tick.item_id, tick.good)
     return Kept(kept=library.feedback_count())

@@ -135,17 +135,17 @@ class Body(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _only_text(cls, given: Any) -> Any:
-        if isinstance(given, bytes):  # no JSON at all, which the model itself refuses
-            return given
+    def _only_text(cls, body: Any) -> Any:
+        if isinstance(body, bytes):  # no JSON at all, which the model itself refuses
+            return body
         try:
-            json.dumps(given, ensure_ascii=False).encode()
+            json.dumps(body, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise ValueError(
                 "it holds half of a character (a lone surrogate such as '\\ud800'), which "
                 "cannot be written as UTF-8"
             ) from None
-        return given
+        return body
 
 
 class JobAsked(Body):

@@ -72,7 +72,7 @@ def _serve_page(app: FastAPI) -> None:
 class _Files(StaticFiles):
     """Files of the page; a browser asks each time whether they are the same."""
 
-    def file_response(self, *given, **named):  # type: ignore[no-untyped-def]
-        answer = super().file_response(*given, **named)
+    def file_response(self, *arguments, **named):  # type: ignore[no-untyped-def]
+        answer = super().file_response(*arguments, **named)
         answer.headers["Cache-Control"] = "no-cache"
         return answer

@@ -46,19 +46,19 @@ def calibration_of(retriever: Retriever) -> Calibration:
 
 def ticks_used(retriever: Retriever) -> TicksUsed:
     """The policy adjusted by all ticks, and what that changed."""
-    found = use_ticks(retriever)
-    if found is not None:
+    adjustment = use_ticks(retriever)
+    if adjustment is not None:
         return TicksUsed(
             used=True,
-            says=found.changed(),
-            outlook=found.outlook(),
-            ticks=found.ticks,
-            agree=found.agree,
-            change=found.change,
-            error_before=found.before,
-            error_after=found.after,
-            known_to=found.known_to,
-            more=found.more,
+            says=adjustment.changed(),
+            outlook=adjustment.outlook(),
+            ticks=adjustment.ticks,
+            agree=adjustment.agree,
+            change=adjustment.change,
+            error_before=adjustment.before,
+            error_after=adjustment.after,
+            known_to=adjustment.known_to,
+            more=adjustment.more,
         )
     says = _OWN if is_own(retriever) else _NO_TICKS
     nothing = {"change": None, "error_before": None, "error_after": None}

@@ -149,21 +149,21 @@ class Connection(H11Protocol):
     def _has_room(self) -> bool:
         """Whether this connection may stay; others may have to go for it."""
         others: list[Connection] = [
-            one
-            for one in self.connections
-            if isinstance(one, Connection)
-            and one is not self
-            and not one.transport.is_closing()
+            connection
+            for connection in self.connections
+            if isinstance(connection, Connection)
+            and connection is not self
+            and not connection.transport.is_closing()
         ]
-        same = [one for one in others if one.address == self.address]
+        same = [connection for connection in others if connection.address == self.address]
         most = self.limits.connections
         if not self.address.is_loopback:  # a proxy brings many people from this machine
             most = min(most, self.limits.connections_per_client)
         if len(same) >= most:
             return _close_one(same)
         if len(others) >= self.limits.connections:
-            count = Counter(one.address for one in others)
-            return _close_one(sorted(others, key=lambda one: -count[one.address]))
+            count = Counter(connection.address for connection in others)
+            return _close_one(sorted(others, key=lambda connection: -count[connection.address]))
         return True
 
     def _end_with(self, status: int, sentence: str) -> None:
@@ -186,11 +186,14 @@ class Connection(H11Protocol):
 
 def _close_one(candidates: list[Connection]) -> bool:
     """Close the waiting connection, of the client that has most, that was silent longest."""
-    waiting = [one for one in candidates if one.is_waiting]
+    waiting = [connection for connection in candidates if connection.is_waiting]
     if not waiting:
         return False
     first = waiting[0].address
-    oldest = min((one for one in waiting if one.address == first), key=lambda one: one.heard)
+    oldest = min(
+        (connection for connection in waiting if connection.address == first),
+        key=lambda connection: connection.heard,
+    )
     oldest._end_with(503, _FULL)
     return True
 
@@ -205,11 +208,11 @@ class _Address:
 
 def _address(host: str) -> _Address:
     try:
-        found = ipaddress.ip_address(host.partition("%")[0])
+        address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return _Address(host, False)
-    if isinstance(found, ipaddress.IPv6Address):
-        found = found.ipv4_mapped or found
-    if isinstance(found, ipaddress.IPv6Address) and not found.is_loopback:
-        return _Address(str(ipaddress.ip_network((found, 64), strict=False)), False)
-    return _Address(str(found), found.is_loopback)
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
+        return _Address(str(ipaddress.ip_network((address, 64), strict=False)), False)
+    return _Address(str(address), address.is_loopback)

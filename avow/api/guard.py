@@ -22,7 +22,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from avow.api.limits import Limits
-from avow.api.refusals import Refusal, told
+from avow.api.refusals import Refusal, refusal_response
 
 COOKIE = "avow_token"
 _LOG = logging.getLogger("avow.api")
@@ -81,28 +81,32 @@ class Guard:
         except Exception as error:
             _LOG.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
             if not begun:
-                await told(500, _OURS)(scope, receive, send)
+                await refusal_response(500, _OURS)(scope, receive, send)
 
     def _stopped(self, scope: Scope) -> Response | None:
         """What to say instead of going on; None where nothing is wrong."""
         headers = Headers(scope=scope)
         if not self._is_ours(headers.get("host", "")):
-            return told(
+            return refusal_response(
                 421,
                 f"This server does not go by the name {headers.get('host', '')!r}. Use its "
                 "address in numbers, or start it with --allow-host and that name.",
             )
         if "\0" in scope["path"]:  # no file has such a name, and some libraries stumble over it
-            return told(404, "There is nothing here.")
+            return refusal_response(404, "There is nothing here.")
         if _is_foreign(headers):
-            return told(403, "Another site sent this request, and only the page may.")
+            return refusal_response(
+                403, "Another site sent this request, and only the page may."
+            )
         if (answer := self._unknown(scope, headers)) is not None:
             return answer
         if not _is_utf8(headers.get("content-type", "")):
-            return told(415, "The request names another character set. Send it as UTF-8.")
+            return refusal_response(
+                415, "The request names another character set. Send it as UTF-8."
+            )
         length, most = headers.get("content-length", "0"), self._most(headers)
         if not length.isdecimal() or len(length) > 15 or int(length) > most:
-            return told(413, too_large(most))
+            return refusal_response(413, too_large(most))
         return None
 
     def _most(self, headers: Headers) -> int:
@@ -118,26 +122,26 @@ class Guard:
     def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
         if self.token is None:
             return None
-        if scope["path"] == "/" and (given := _asked_token(scope)) is not None:
-            return self._let_in(given, scope)
+        if scope["path"] == "/" and (token := _asked_token(scope)) is not None:
+            return self._let_in(token, scope)
         if not scope["path"].startswith("/api/") or scope["path"] in OPEN:
             return None
-        if any(_equal(given, self.token) for given in _given_tokens(headers)):
+        if any(_equal(token, self.token) for token in _given_tokens(headers)):
             return None
-        return told(
+        return refusal_response(
             401,
             "This server asks for a token. Open the address that `avow serve` printed, or "
             "send the header 'Authorization: Bearer <token>'.",
             {"WWW-Authenticate": "Bearer"},
         )
 
-    def _let_in(self, given: str, scope: Scope) -> Response:
+    def _let_in(self, token: str, scope: Scope) -> Response:
         """Move the token from the address, where it would be seen, to a cookie."""
         rest = parse_qs(scope["query_string"].decode("latin-1"))
         rest.pop("token", None)
         answer = RedirectResponse("/?" + urlencode(rest, doseq=True) if rest else "/", 303)
-        if self.token is not None and _equal(given, self.token):
-            answer.set_cookie(COOKIE, given, httponly=True, samesite="strict", path="/")
+        if self.token is not None and _equal(token, self.token):
+            answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
         return answer
 
 
@@ -199,28 +203,28 @@ def _asked_token(scope: Scope) -> str | None:
 
 def _given_tokens(headers: Headers) -> list[str]:
     kind, _, value = headers.get("authorization", "").partition(" ")
-    given = [value.strip()] if kind.lower() == "bearer" else []
+    tokens = [value.strip()] if kind.lower() == "bearer" else []
     try:
         cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         cookie = None
-    return given + ([cookie.value] if cookie is not None else [])
+    return tokens + ([cookie.value] if cookie is not None else [])
 
 
-def _equal(given: str, token: str) -> bool:
-    """In a time that does not tell how much of it was right."""
-    return hmac.compare_digest(given.encode(), token.encode())
+def _equal(candidate: str, token: str) -> bool:
+    """Compare in constant time, so that timing reveals nothing of the token."""
+    return hmac.compare_digest(candidate.encode(), token.encode())
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
     """Stop reading a body whose length nobody declared, or whose length was a lie."""
-    seen = 0
+    received = 0
 
     async def read() -> Message:
-        nonlocal seen
+        nonlocal received
         message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > most:
+        received += len(message.get("body", b""))
+        if received > most:
             raise Refusal(413, too_large(most))
         return message
 

@@ -35,14 +35,14 @@ async def items(
 
     # a filter may take seconds, which pictures and short questions should not wait for
     pool = here.searching if where.strip() else here.reading
-    total, some = await pool.run(work)
-    return Items(total=total, offset=offset, items=[_told(item) for item in some])
+    total, page = await pool.run(work)
+    return Items(total=total, offset=offset, items=[_answer(item) for item in page])
 
 
 @router.get("/{item_id}")
 async def item(here: Here, item_id: ItemId) -> ItemAnswer:
     """What the index knows of an item."""
-    return _told(await here.item(item_id))
+    return _answer(await here.item(item_id))
 
 
 @router.get(
@@ -62,8 +62,8 @@ async def thumbnail(
     headers = {"ETag": mark, "Cache-Control": "private, max-age=300"}
     if request.headers.get("if-none-match") == mark:
         return Response(status_code=304, headers=headers)
-    made = await here.drawing.run(here.thumbnails.make, path, item.content, size)
-    return Response(made, media_type="image/jpeg", headers=headers)
+    jpeg = await here.drawing.run(here.thumbnails.make, path, item.content, size)
+    return Response(jpeg, media_type="image/jpeg", headers=headers)
 
 
 @router.get(
@@ -78,5 +78,5 @@ async def picture(here: Here, item_id: ItemId) -> FileResponse:
     return FileResponse(path, media_type=kind, headers={"Cache-Control": "private, no-cache"})
 
 
-def _told(item: Item) -> ItemAnswer:
+def _answer(item: Item) -> ItemAnswer:
     return ItemAnswer.model_validate({**asdict(item), "tags": list(item.tags)})

@@ -21,12 +21,12 @@ class Limits:
     pixels: int = LARGEST
     """Largest picture that is decoded at once: as many pixels as indexing decodes."""
     seconds: float = 30.0
-    """How long a search may take before its asker is told that it took too long."""
+    """How long a search may take before it is given up with a sentence."""
     at_once: int = 1
     """Searches that run at the same time. One uses all cores by itself, and tokenisers of the
     hub cannot be shared between threads; pictures have threads of their own."""
     waiting: int = 16
-    """Searches that may wait for their turn; more are told to come back."""
+    """Searches that may wait for their turn; more are refused for now."""
     thumbnail_bytes: int = 64_000_000
     """Memory for thumbnails; the least recently used go first."""
     json_bytes: int = 100_000

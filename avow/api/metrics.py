@@ -90,14 +90,14 @@ class Counting:
 
 
 def _method(scope: Scope) -> str:
-    known = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-    return scope["method"] if scope["method"] in known else "other"
+    methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+    return scope["method"] if scope["method"] in methods else "other"
 
 
 def _route(scope: Scope) -> str:
     """The pattern of the route, so that addresses made up by askers fill no memory."""
-    found = getattr(scope.get("route"), "path", None)
-    return found if isinstance(found, str) else "other"
+    pattern = getattr(scope.get("route"), "path", None)
+    return pattern if isinstance(pattern, str) else "other"
 
 
 def _titled(name: str, kind: str, says: str) -> list[str]:

@@ -47,8 +47,8 @@ def uploaded(content: bytes, pixels: int) -> Image.Image:
     except Refusal:
         raise
     except Exception as error:  # decoders of broken files raise almost anything
-        if (told := _limit(error)) is not None:
-            raise told from error
+        if (refusal := _limit(error)) is not None:
+            raise refusal from error
         raise Refusal(
             415,
             f"The upload is no picture that can be read. Expected a {formats.titles()} file; "
@@ -80,29 +80,29 @@ class Thumbnails:
         self.most = most
         self.pixels = pixels
         self.held = 0
-        self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._lock = Lock()
 
     def make(self, path: Path, content: str, size: int) -> bytes:
         """A JPEG whose longer edge is at most `size`, rounded up to one of `SIZES`."""
-        edge = next((one for one in SIZES if one >= size), SIZES[-1])
+        edge = next((offered for offered in SIZES if offered >= size), SIZES[-1])
         key = (content, edge)
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        made = _thumbnail(path, edge, self.pixels)
-        self._keep(key, made)
-        return made
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+        jpeg = _thumbnail(path, edge, self.pixels)
+        self._keep(key, jpeg)
+        return jpeg
 
-    def _keep(self, key: tuple[str, int], made: bytes) -> None:
+    def _keep(self, key: tuple[str, int], jpeg: bytes) -> None:
         with self._lock:
-            if key in self._kept or len(made) > self.most:
+            if key in self._cache or len(jpeg) > self.most:
                 return
-            self._kept[key] = made
-            self.held += len(made)
+            self._cache[key] = jpeg
+            self.held += len(jpeg)
             while self.held > self.most:
-                _, oldest = self._kept.popitem(last=False)
+                _, oldest = self._cache.popitem(last=False)
                 self.held -= len(oldest)
 
 

@@ -1,6 +1,6 @@
 """What the server says when it does not do what it is asked: one sentence and a status.
 
-A mistake of the asker is never a 500; mistakes of our own are told by the guard. An error
+A mistake of the asker is never a 500; the guard answers for mistakes of our own. An error
 of Avow's own tree (`AvowError`) already has a sentence; it travels as it is.
 """
 
@@ -25,7 +25,9 @@ class Refusal(HTTPException):
         super().__init__(status, sentence, headers)
 
 
-def told(status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def refusal_response(
+    status: int, sentence: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
     return JSONResponse({"error": sentence}, status, headers)
 
 
@@ -42,7 +44,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, Refusal) and error.status_code in _PLAIN:
         where = {"path": request.url.path, "method": request.method}
         sentence = _PLAIN[error.status_code].format(**where)
-    return told(error.status_code, sentence, dict(error.headers or {}))
+    return refusal_response(error.status_code, sentence, dict(error.headers or {}))
 
 
 async def _misunderstood(request: Request, error: Exception) -> JSONResponse:
@@ -50,10 +52,10 @@ async def _misunderstood(request: Request, error: Exception) -> JSONResponse:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
     sentence = f"{place!r} is not usable: {first['msg']}. Correct it and ask again."
-    return told(422, sentence.encode("utf-8", "replace").decode())
+    return refusal_response(422, sentence.encode("utf-8", "replace").decode())
 
 
 async def _mistaken(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, Unavailable):
-        return told(503, str(error), {"Retry-After": "1"})
-    return told(422, str(error))
+        return refusal_response(503, str(error), {"Retry-After": "1"})
+    return refusal_response(422, str(error))

@@ -53,12 +53,12 @@ class Reply:
                 **more,
             )
 
-        found = await here.searching.run(work)
-        here.metrics.judged(found.verdict)
+        result = await here.searching.run(work)
+        here.metrics.judged(result.verdict)
         self.response.headers["Server-Timing"] = ", ".join(
-            f"{part};dur={1000 * seconds:.2f}" for part, seconds in found.seconds.items()
+            f"{part};dur={1000 * seconds:.2f}" for part, seconds in result.seconds.items()
         )
-        return Found.model_validate(found.to_dict())
+        return Found.model_validate(result.to_dict())
 
 
 Replying = Annotated[Reply, Depends()]
@@ -107,11 +107,11 @@ async def search(
 async def similar(here: Here, item_id: ItemId, k: Many = 10, where: Chosen = "") -> Found:
     """What looks like an item of the index."""
     await here.item(item_id)
-    found = await here.searching.run(
+    result = await here.searching.run(
         here.retriever.similar, item_id, k=k, where=where.strip() or None
     )
-    here.metrics.judged(found.verdict)
-    return Found.model_validate(found.to_dict())
+    here.metrics.judged(result.verdict)
+    return Found.model_validate(result.to_dict())
 
 
 @router.get("/items/{item_id}/explain")
@@ -127,8 +127,8 @@ async def explain(here: Here, item_id: ItemId, text: Text) -> Explained:
 )
 async def explain_heat(here: Here, item_id: ItemId, text: Text) -> Response:
     """The same as a transparent picture to lay over the photograph."""
-    told = await _explained(here, item_id, text)
-    cells = np.asarray(told["cells"], np.float32)
+    explanation = await _explained(here, item_id, text)
+    cells = np.asarray(explanation["cells"], np.float32)
     return Response(
         await here.drawing.run(heat, cells),
         media_type="image/png",
@@ -138,5 +138,5 @@ async def explain_heat(here: Here, item_id: ItemId, text: Text) -> Response:
 
 async def _explained(here: Service, item_id: int, text: str) -> dict[str, Any]:
     await here.picture(item_id, "parts to show")
-    told = await here.searching.run(here.retriever.explain, text, item_id)
-    return told.to_dict()
+    explanation = await here.searching.run(here.retriever.explain, text, item_id)
+    return explanation.to_dict()

@@ -68,10 +68,10 @@ class Service:
                 f"{report.new} new, {report.changed} changed, {report.moved} moved, "
                 f"{report.deleted} gone, {report.unchanged} as before."
             )
-            told = [counts, *map(str, report.absent)]
+            sentences = [counts, *map(str, report.absent)]
             if not report.stopped:
-                told.append(_judged(retriever, progress))
-            return " ".join(filter(None, told))
+                sentences.append(_judged(retriever, progress))
+            return " ".join(filter(None, sentences))
 
         return cls(
             retriever,

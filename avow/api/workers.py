@@ -34,10 +34,10 @@ class Workers:
         """Begin, or begin again after `close`: an application may be started anew."""
         self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="avow-search")
 
-    async def run(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         self._enter()
         try:
-            future = self._pool.submit(work, *given, **named)
+            future = self._pool.submit(work, *arguments, **named)
         except RuntimeError:
             self._leave()
             raise Refusal(503, "The server is shutting down.", retry_after=5) from None

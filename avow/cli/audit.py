@@ -182,9 +182,9 @@ def _print(worst: "Sequence[Finding]", about: dict[str, Any]) -> None:
     typer.echo(f"page: {about['page']}")
 
 
-def _refuse_training(given: dict[str, Any]) -> None:
-    """A run that judges was trained already; what says how to train one would do nothing."""
-    for option, value in given.items():
+def _refuse_training(options: dict[str, Any]) -> None:
+    """Refuse options about training: with --run, the judging model is trained already."""
+    for option, value in options.items():
         if value:
             raise typer.BadParameter(
                 f"{option} is about fold models, and with --run none are trained; leave out one"

@@ -47,12 +47,12 @@ def calibrate(
         if forget:
             retriever.library.detach(FILE)
         facts = _state(retriever) if show or forget else None
-        found = None if facts is not None else fit(retriever, pairs)
+        calibration = None if facts is not None else fit(retriever, pairs)
     if facts is not None:
-        typer.echo(json.dumps(facts) if as_json else _told(facts))
+        typer.echo(json.dumps(facts) if as_json else _in_words(facts))
         return
-    assert found is not None
-    typer.echo(json.dumps(found.to_dict()) if as_json else _report(found))
+    assert calibration is not None
+    typer.echo(json.dumps(calibration.to_dict()) if as_json else _report(calibration))
 
 
 def _state(retriever: "Retriever") -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _state(retriever: "Retriever") -> dict[str, Any]:
     return facts
 
 
-def _told(facts: dict[str, Any]) -> str:
+def _in_words(facts: dict[str, Any]) -> str:
     if facts["calibrated"] is None:
         first = "Text searches of this index are not calibrated."
     else:
@@ -95,31 +95,35 @@ def _told(facts: dict[str, Any]) -> str:
             f"Text searches were calibrated {place}, for galleries of {small} to {large} "
             f"pictures. Answered: {shares}."
         )
-    known, needed = facts["known_from_feedback"], facts["needed"]
-    return f"{first}\nQueries known from feedback: {known}; a calibration needs {needed}."
+    count, needed = facts["known_from_feedback"], facts["needed"]
+    return f"{first}\nQueries known from feedback: {count}; a calibration needs {needed}."
 
 
-def _report(found: "Calibration") -> str:
-    lines = [f"{found.queries} queries with known pictures -> {found.path}"]
-    if found.lost:
-        some = ", ".join(found.lost[:3])
-        lines.append(f"{len(found.lost)} files are not in the index and were left out: {some}")
-    if found.passed_over:
-        rows = "row" if found.passed_over == 1 else "rows"
-        lines.append(f"{found.passed_over} {rows} of feedback held no usable query: left out")
-    if found.ticks is not None:
-        lines = [f"{found.ticks.in_words()} -> {found.path}"]
-    if found.before is not None:
-        lines.append(_line("before", found.before))
-    if found.after is not None:
-        lines.append(_line("after", found.after))
+def _report(calibration: "Calibration") -> str:
+    lines = [f"{calibration.queries} queries with known pictures -> {calibration.path}"]
+    if calibration.lost:
+        lost = ", ".join(calibration.lost[:3])
+        lines.append(
+            f"{len(calibration.lost)} files are not in the index and were left out: {lost}"
+        )
+    if calibration.passed_over:
+        rows = "row" if calibration.passed_over == 1 else "rows"
+        lines.append(
+            f"{calibration.passed_over} {rows} of feedback held no usable query: left out"
+        )
+    if calibration.ticks is not None:
+        lines = [f"{calibration.ticks.in_words()} -> {calibration.path}"]
+    if calibration.before is not None:
+        lines.append(_line("before", calibration.before))
+    if calibration.after is not None:
+        lines.append(_line("after", calibration.after))
     return "\n".join(lines)
 
 
-def _line(when: str, found: "Measured") -> str:
+def _line(when: str, measured: "Measured") -> str:
     shares = []
-    for risk, share in found.answered.items():
-        wrong = found.wrong[risk]
+    for risk, share in measured.answered.items():
+        wrong = measured.wrong[risk]
         of_those = "" if wrong is None else f" ({wrong:.0%} of them wrong)"
         shares.append(f"answers {share:.0%}{of_those} at a risk of {risk:.0%}")
-    return f"{when:7} ECE {found.ece:.3f}, Brier {found.brier:.3f}; {'; '.join(shares)}"
+    return f"{when:7} ECE {measured.ece:.3f}, Brier {measured.brier:.3f}; {'; '.join(shares)}"

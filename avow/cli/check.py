@@ -26,12 +26,12 @@ def check(
     folder = place or avow_home() / "index"
     damage = damage_of(folder)
     if as_json:
-        listed = [one.to_dict() for one in damage]
+        listed = [entry.to_dict() for entry in damage]
         typer.echo(json.dumps({"place": str(folder), "intact": not damage, "damage": listed}))
     else:
-        for one in damage:
-            typer.echo(f"{one.file}: {one.what}")
-        for command in dict.fromkeys(one.run for one in damage):
+        for entry in damage:
+            typer.echo(f"{entry.file}: {entry.what}")
+        for command in dict.fromkeys(entry.run for entry in damage):
             typer.echo(f"To repair it, run: {command}")
         if not damage:
             typer.echo(f"{folder} is intact")

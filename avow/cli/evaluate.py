@@ -124,18 +124,18 @@ class _Chosen:
 
     def check(self, fold: int, subset: str) -> None:
         """Refuse options that contradict each other."""
-        one = len(self.runs) == 1
+        single = len(self.runs) == 1
         refused = {
             "give either a run folder or --vectors FOLDER": bool(self.runs)
             == (self.vectors is not None),
             "--rerank ranks the whole split of one run": self.rerank
-            and (not one or fold or self.two_stage or subset),
+            and (not single or fold or self.two_stage or subset),
             "--two-stage ranks the whole split of one run": self.two_stage
-            and (fold or not one),
+            and (fold or not single),
             "--shortlist goes with --two-stage K": self.shortlist is not None
             and not self.two_stage,
             "--against-fp32 goes with one run that scores every pair": self.against_fp32
-            and (self.two_stage or not one),
+            and (self.two_stage or not single),
             "--average evidence goes with several runs": self.average == "evidence"
             and len(self.runs) < 2,
         }
@@ -180,8 +180,10 @@ def notes(about: dict[str, Any], has_intervals: bool) -> list[str]:
     if has_intervals:
         lines[0] += "; brackets: 95 % interval of rSum over redrawn images"
     if settings := about.get("evidence_settings"):
-        said = ", ".join(f"{one['kind']} at tau {one['tau']:g}" for one in settings)
-        lines.append(f"all runs: mean of their evidence ({said})")
+        listed = ", ".join(
+            f"{setting['kind']} at tau {setting['tau']:g}" for setting in settings
+        )
+        lines.append(f"all runs: mean of their evidence ({listed})")
     if change := about.get("against_fp32"):
         lines.append(
             f"{about['precision']} against fp32: rSum {change['rsum']:+.2f}; another first "
@@ -189,11 +191,11 @@ def notes(about: dict[str, Any], has_intervals: bool) -> list[str]:
             f"{change['first_changed_text']:.2%} of texts; largest difference of a "
             f"similarity {change['largest']:.1e}"
         )
-    if told := about.get("rerank"):
-        said = ", ".join(f"{key} {value:g}" for key, value in told["strength"].items())
+    if rerank := about.get("rerank"):
+        listed = ", ".join(f"{key} {value:g}" for key, value in rerank["strength"].items())
         lines.append(
-            f"relative evidence: bank of {told['bank']}; strength per query chosen on "
-            f"{told['strength_chosen_on']}: {said}"
+            f"relative evidence: bank of {rerank['bank']}; strength per query chosen on "
+            f"{rerank['strength_chosen_on']}: {listed}"
         )
     if stages := about.get("two_stage"):
         lines.append(

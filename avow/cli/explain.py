@@ -43,13 +43,15 @@ def explain(
         query = ask(text).text or ""
         photograph = open_photograph(file)
         encoder = _encoder(index, model, allow_code)
-        found = explaining.explain(encoder, query, photograph)
+        explanation = explaining.explain(encoder, query, photograph)
         if out is not None:
-            _save(explaining.heat_map(photograph, found.cells), out)
+            _save(explaining.heat_map(photograph, explanation.cells), out)
     if as_json:
-        typer.echo(json.dumps({**found.to_dict(), "out": None if out is None else str(out)}))
+        typer.echo(
+            json.dumps({**explanation.to_dict(), "out": None if out is None else str(out)})
+        )
         return
-    _show(found)
+    _show(explanation)
     if out is not None:
         typer.echo(f"heat map: {out}")
 
@@ -79,24 +81,24 @@ def _save(picture: "Image", out: Path) -> None:
         ) from error
 
 
-def _show(found: "Explanation") -> None:
+def _show(explanation: "Explanation") -> None:
     from rich.table import Table
     from rich.text import Text
 
     screen = console()
-    screen.print(Text(f"similarity {found.similarity:.3f}", "bold"))
+    screen.print(Text(f"similarity {explanation.similarity:.3f}", "bold"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("word")
     table.add_column("falls without it by", justify="right")
-    for word, weight in found.words:
+    for word, weight in explanation.words:
         table.add_row(Text(printable(word)), f"{weight:+.3f}")
     screen.print(table)
-    rows, columns = found.cells.shape
-    row, column = divmod(int(found.cells.argmax()), columns)
+    rows, columns = explanation.cells.shape
+    row, column = divmod(int(explanation.cells.argmax()), columns)
     screen.print(
         Text(
             f"The part of the picture that counts most is row {row + 1} of {rows}, column "
             f"{column + 1} of {columns}: without it the similarity falls by "
-            f"{found.cells.max():.3f}."
+            f"{explanation.cells.max():.3f}."
         )
     )

@@ -13,11 +13,11 @@ def methods(
     """List the methods, losses, backbones and dataset readers, and their settings."""
     from avow.assembly.contents import contents
 
-    found = contents()
+    parts = contents()
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(parts))
         return
-    for part, entries in found.items():
+    for part, entries in parts.items():
         typer.echo(part)
         for entry in entries:
             typer.echo(f"  {entry['name']:<20} {entry['summary']}")

@@ -20,7 +20,7 @@ def recipes(
         typer.echo(json.dumps(recipe.to_dict()) if as_json else source(name).rstrip())
         return
     if as_json:
-        typer.echo(json.dumps({one: header(one) for one in names()}))
+        typer.echo(json.dumps({recipe_name: header(recipe_name) for recipe_name in names()}))
         return
-    for one in names():
-        typer.echo(f"{one:<28} {header(one).splitlines()[0]}")
+    for recipe_name in names():
+        typer.echo(f"{recipe_name:<28} {header(recipe_name).splitlines()[0]}")

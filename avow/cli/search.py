@@ -82,56 +82,60 @@ def search(
         limit_threads(retriever.library)
         asked = {"image": image, "without": without, "where": where, "kind": kind}
         asked |= {"k": count, "risk": risk}
-        found = retriever.search(text, **asked)
-        better, hint = _correction(found), None
+        result = retriever.search(text, **asked)
+        better, hint = _correction(result), None
         if text is not None and better is not None:
             hint = f"Searched for: {better}" if yes else f"Type: {_typed_again(text, better)}"
         if yes and better is not None:
-            text, found = better, retriever.search(better, **asked)
+            text, result = better, retriever.search(better, **asked)
     if as_json:
-        told = found.to_dict()
-        # scripts get what was typed; a search by more than words is told in full
-        told["query"] = text if image is None and without is None else told["query"]
-        typer.echo(json.dumps(told))
+        answer = result.to_dict()
+        # scripts get what was typed; a search by more than words gives all of its query
+        answer["query"] = text if image is None and without is None else answer["query"]
+        typer.echo(json.dumps(answer))
     else:
-        show_result(found, console(), hint)
-    if show and found.hits:
-        webbrowser.open(Path(found.hits[0].path).absolute().as_uri())
-    if found.verdict in _EMPTY:
+        show_result(result, console(), hint)
+    if show and result.hits:
+        webbrowser.open(Path(result.hits[0].path).absolute().as_uri())
+    if result.verdict in _EMPTY:
         raise typer.Exit(NOTHING_FOUND)
 
 
-def show_result(found: "SearchResult", screen: "Console", hint: str | None = None) -> None:
-    """The verdict in words, then what was found; hint: a line on what may have been meant."""
+def show_result(result: "SearchResult", screen: "Console", hint: str | None = None) -> None:
+    """Print the verdict, then the hits. hint: a line on what may have been meant."""
     from rich.text import Text
 
-    head, style = _HEADS[found.verdict]
+    head, style = _HEADS[result.verdict]
     line = Text(f"{head}.", style)
-    if found.trust is not None and found.verdict not in _EMPTY:
-        line = Text(f"{head}; that one of these fits: {100 * found.trust:.0f} %.", style)
-    screen.print(line, Text(printable(found.why)))
-    if found.understanding is not None and found.understanding.without is not None:
-        screen.print(Text(f"Left out: {printable(found.understanding.without)}"))
+    if result.trust is not None and result.verdict not in _EMPTY:
+        line = Text(f"{head}; that one of these fits: {100 * result.trust:.0f} %.", style)
+    screen.print(line, Text(printable(result.why)))
+    if result.understanding is not None and result.understanding.without is not None:
+        screen.print(Text(f"Left out: {printable(result.understanding.without)}"))
     if hint is not None:
         screen.print(Text(printable(hint)))
-    if found.hits:
-        screen.print(_table(found.hits, screen))
-    elif found.near_misses:
+    if result.hits:
+        screen.print(_table(result.hits, screen))
+    elif result.near_misses:
         screen.print(Text("What came nearest:", "dim"))
-        screen.print(_table(found.near_misses, screen, "dim"))
-    K = found.uncertainty.K
+        screen.print(_table(result.near_misses, screen, "dim"))
+    K = result.uncertainty.K
     screen.print(Text(f"{K} {'item' if K == 1 else 'items'} searched", "dim"))
 
 
-def _correction(found: "SearchResult") -> str | None:
-    """What to search instead of a text that is not understood, where there is something."""
-    told = found.understanding
-    return None if told is None or told.understood else told.corrected
+def _correction(result: "SearchResult") -> str | None:
+    """The corrected text of a query that is not understood; None where there is none."""
+    understanding = result.understanding
+    return (
+        None if understanding is None or understanding.understood else understanding.corrected
+    )
 
 
 def _typed_again(text: str, better: str) -> str:
     """The command as it was typed, with a better text."""
-    return shlex.join(["avow", *(better if one == text else one for one in sys.argv[1:])])
+    return shlex.join(
+        ["avow", *(better if argument == text else argument for argument in sys.argv[1:])]
+    )
 
 
 def _table(hits: "tuple[Hit, ...]", screen: "Console", style: str = "") -> "Table":
@@ -148,8 +152,8 @@ def _table(hits: "tuple[Hit, ...]", screen: "Console", style: str = "") -> "Tabl
     for hit in hits:
         cells = [str(hit.rank)]
         if stated:
-            known = hit.p_relevant is not None
-            cells.append(bar(hit.p_relevant, screen) if known else "")  # type: ignore[arg-type]
+            stated_here = hit.p_relevant is not None
+            cells.append(bar(hit.p_relevant, screen) if stated_here else "")  # type: ignore[arg-type]
         cells.append(f"{hit.similarity:.3f}")
         place = printable(hit.path)
         if hit.kind == "text" and hit.text:

@@ -131,8 +131,8 @@ def _is_loopback(host: str) -> bool:
 def listen(host: str, port: int) -> socket.socket:
     """A socket at the address, or a sentence on why there is none."""
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, place = found[0]
+        addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, place = addresses[0]
         listening = socket.socket(family, kind, protocol)
     except OSError as error:
         raise _deaf(host, port, error) from error

@@ -123,11 +123,11 @@ def summary(study: dict) -> str:
         f"{study['about']['run']} on {study['about']['dataset']} {study['about']['split']}"
     ]
     for query, other in (("text", "image"), ("image", "text")):
-        found = study["directions"][query]
-        ours = found["measures"]["calibrated trust"]
-        u = found["measures"]["evidential: u"]
-        soft = found["measures"]["scores: probability"]
-        calibration = found["calibration"]
+        direction = study["directions"][query]
+        ours = direction["measures"]["calibrated trust"]
+        u = direction["measures"]["evidential: u"]
+        soft = direction["measures"]["scores: probability"]
+        calibration = direction["calibration"]
         lines.append(
             f"  {query} -> {other}: tells right from wrong with AUROC {ours['auroc']:.3f} "
             f"[{ours['interval'][0]:.3f}, {ours['interval'][1]:.3f}] "

@@ -29,12 +29,12 @@ def last_of_each(ids: Int64[np.ndarray, " items"]) -> Int64[np.ndarray, " kept"]
 
 def best_of(
     ids: Int64[np.ndarray, " items"], scores: Float32[np.ndarray, " items"], k: int
-) -> tuple[Int64[np.ndarray, " found"], Float32[np.ndarray, " found"]]:
+) -> tuple[Int64[np.ndarray, " best"], Float32[np.ndarray, " best"]]:
     """The k largest scores, best first, ties by the smaller id; no full sort."""
     if len(scores) > k:
         threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
         # everything that ties with the last one stays in, so that the id decides
-        kept = np.flatnonzero(scores >= threshold)
-        ids, scores = ids[kept], scores[kept]
+        candidates = np.flatnonzero(scores >= threshold)
+        ids, scores = ids[candidates], scores[candidates]
     order = np.lexsort((ids, -scores))[:k]
     return ids[order], scores[order]

@@ -54,16 +54,16 @@ class Exact(Index):
         block: int = BLOCK,
     ) -> "Exact":
         """Search rows that lie somewhere already; -1 marks those that are dead."""
-        made = cls(rows.shape[1], rows.dtype == np.float16, block)
-        made._rows, made._ids, made._used = rows, ids, len(ids)
-        return made
+        index = cls(rows.shape[1], rows.dtype == np.float16, block)
+        index._rows, index._ids, index._used = rows, ids, len(ids)
+        return index
 
     def add(
         self, ids: Int64[np.ndarray, " items"], vectors: Float32[np.ndarray, "items dim"]
     ) -> None:
         vectors = checked(vectors, self.dim)
-        kept = last_of_each(ids)
-        ids, vectors = ids[kept], vectors[kept]
+        last = last_of_each(ids)
+        ids, vectors = ids[last], vectors[last]
         self.delete(ids)
         self._make_room(len(ids))
         end = self._used + len(ids)
@@ -84,7 +84,7 @@ class Exact(Index):
         k: int,
         among: Int64[np.ndarray, " chosen"] | None = None,
         every: Float32[np.ndarray, " rows"] | None = None,
-    ) -> tuple[Int64[np.ndarray, "queries found"], Float32[np.ndarray, "queries found"]]:
+    ) -> tuple[Int64[np.ndarray, "queries best"], Float32[np.ndarray, "queries best"]]:
         """every: receives what the first query scores with each row, where all are compared."""
         queries = checked(queries, self.dim)
         ids, rows = self._ids[: self._used], self._rows[: self._used]
@@ -96,10 +96,10 @@ class Exact(Index):
                 allowed = np.zeros(self._used, bool)
                 allowed[places] = True
                 ids = np.where(allowed, ids, DEAD)
-        found = max(0, min(k, int(np.count_nonzero(ids != DEAD))))
-        if not found:
+        count = max(0, min(k, int(np.count_nonzero(ids != DEAD))))
+        if not count:
             return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), "f4")
-        return self._shortlists(queries, ids, rows, found, every)
+        return self._shortlists(queries, ids, rows, count, every)
 
     def _shortlists(
         self,
@@ -166,11 +166,11 @@ class Exact(Index):
 
     def _rows_of(self, ids: Int64[np.ndarray, " items"]) -> Int64[np.ndarray, " rows"]:
         """The rows of those ids that are there."""
-        known, rows = self._sorted()
-        if not len(known):
+        live_ids, rows = self._sorted()
+        if not len(live_ids):
             return np.empty(0, np.int64)
-        places = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-        return rows[places[known[places] == ids]]
+        places = np.minimum(np.searchsorted(live_ids, ids), len(live_ids) - 1)
+        return rows[places[live_ids[places] == ids]]
 
     def _make_room(self, more: int) -> None:
         needed = self._used + more
@@ -237,8 +237,8 @@ def _merged(
     k: int,
 ) -> Best:
     """The best so far of every query, with a block of scores added."""
-    queries, kept = best[1].shape
-    if kept < k:
+    queries, width = best[1].shape
+    if width < k:
         last = max(0, len(ids) - k)
         least = np.partition(scores, last, axis=1)[:, last : last + 1]
     else:
@@ -247,8 +247,8 @@ def _merged(
     above = np.flatnonzero(scores >= np.maximum(least, _LOWEST))
     if not len(above):
         return best
-    query, place = np.divmod(above, len(ids))  # far quicker than where two axes are looked for
-    whose = np.concatenate([np.repeat(np.arange(queries), kept), query])
+    query, place = np.divmod(above, len(ids))  # faster than np.nonzero over two axes
+    whose = np.concatenate([np.repeat(np.arange(queries), width), query])
     names = np.concatenate([best[0].ravel(), ids[place]])
     values = np.concatenate([best[1].ravel(), scores[query, place]])
     order = np.lexsort((names, -values, whose))

@@ -38,11 +38,11 @@ class Faiss(Index):
         self, ids: Int64[np.ndarray, " items"], vectors: Float32[np.ndarray, "items dim"]
     ) -> None:
         vectors = checked(vectors, self.dim)
-        kept = last_of_each(ids)
+        last = last_of_each(ids)
         self.delete(ids)
         self._settle()
-        if len(kept):
-            self._index.add_with_ids(vectors[kept], ids[kept])
+        if len(last):
+            self._index.add_with_ids(vectors[last], ids[last])
 
     def delete(self, ids: Int64[np.ndarray, " items"]) -> None:
         there = np.intersect1d(ids, self._all_ids())
@@ -60,13 +60,13 @@ class Faiss(Index):
         if among is not None:
             chosen = np.intersect1d(among, self._all_ids())
             total = len(chosen)
-        found = max(0, min(k, total))
-        ids = np.empty((len(queries), found), np.int64)
-        scores = np.empty((len(queries), found), np.float32)
-        if found:
+        count = max(0, min(k, total))
+        ids = np.empty((len(queries), count), np.int64)
+        scores = np.empty((len(queries), count), np.float32)
+        if count:
             for number in range(len(queries)):
-                ids[number], scores[number] = self._one(
-                    queries[number : number + 1], found, total, chosen
+                ids[number], scores[number] = self._search_one(
+                    queries[number : number + 1], count, total, chosen
                 )
         return ids, scores
 
@@ -74,12 +74,12 @@ class Faiss(Index):
         return np.setdiff1d(self._all_ids(), np.array(sorted(self._dead), np.int64))
 
     def vectors(self, ids: Int64[np.ndarray, " items"]) -> Float32[np.ndarray, "items dim"]:
-        known = self._all_ids()
-        order = np.argsort(known)
-        places = np.searchsorted(known, ids, sorter=order)
-        inside = places < len(known)
+        all_ids = self._all_ids()
+        order = np.argsort(all_ids)
+        places = np.searchsorted(all_ids, ids, sorter=order)
+        inside = places < len(all_ids)
         places, ids = order[places[inside]], ids[inside]
-        places = places[known[places] == ids]
+        places = places[all_ids[places] == ids]
         if not len(places):
             return np.empty((0, self.dim), np.float32)
         return self._index.index.reconstruct_batch(places)
@@ -98,15 +98,17 @@ class Faiss(Index):
         recover(folder)
         try:
             about = _about(folder)
-            kept = [about[key] for key in ("kind", "links", "effort")]
-            if kept[0] not in _INSIDE or not all(type(one) is int for one in kept[1:]):
+            settings = [about[key] for key in ("kind", "links", "effort")]
+            if settings[0] not in _INSIDE or not all(
+                type(number) is int for number in settings[1:]
+            ):
                 raise ValueError("its settings are not those of such an index")
-            _check_kind(folder / "vectors.faiss", kept[0])
+            _check_kind(folder / "vectors.faiss", settings[0])
             index = _library().read_index(str(folder / "vectors.faiss"))
         except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
-            told = " ".join(str(error).split())[:200]
+            message = " ".join(str(error).split())[:200]
             raise WrongIndex(
-                f"There is no Faiss index in {str(folder)!r} ({told}). Expected a folder "
+                f"There is no Faiss index in {str(folder)!r} ({message}). Expected a folder "
                 "that an index was saved to; run `avow index FOLDER` to make it again."
             ) from error
         if index.d != dim:
@@ -114,11 +116,11 @@ class Faiss(Index):
                 f"The index in {str(folder)!r} has vectors of {index.d} numbers. Expected "
                 f"{dim}; open it with the model that made it."
             )
-        made = cls(dim, *kept)
-        made._index = index
-        return made
+        engine = cls(dim, *settings)
+        engine._index = index
+        return engine
 
-    def _one(
+    def _search_one(
         self,
         query: Float32[np.ndarray, "1 dim"],
         k: int,

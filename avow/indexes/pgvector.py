@@ -74,12 +74,12 @@ class PgVector(Index):
 
     def search(self, queries: Queries, k: int, among: Ids | None = None) -> Nearest:
         queries = checked(queries, self.dim)
-        found = max(0, min(k, self._count(among)))
-        ids = np.empty((len(queries), found), np.int64)
-        scores = np.empty((len(queries), found), np.float32)
-        if found:
+        count = max(0, min(k, self._count(among)))
+        ids = np.empty((len(queries), count), np.int64)
+        scores = np.empty((len(queries), count), np.float32)
+        if count:
             for number, query in enumerate(queries):
-                ids[number], scores[number] = self._one(query, found, among)
+                ids[number], scores[number] = self._search_one(query, count, among)
         return ids, scores
 
     def ids(self) -> Int64[np.ndarray, " items"]:
@@ -90,13 +90,13 @@ class PgVector(Index):
         return self._count(None)
 
     def vectors(self, ids: Int64[np.ndarray, " items"]) -> Float32[np.ndarray, "items dim"]:
-        found: dict[int, Any] = {}
+        by_id: dict[int, Any] = {}
         for start in range(0, len(ids), _FETCHED_AT_ONCE):
             part = ids[start : start + _FETCHED_AT_ONCE].tolist()
-            found |= self._ask(
+            by_id |= self._ask(
                 f"SELECT id, vector FROM {self.table} WHERE id = ANY(%s)", [part]
             )
-        rows = [_numbers(found[one]) for one in ids.tolist() if one in found]
+        rows = [_numbers(by_id[item]) for item in ids.tolist() if item in by_id]
         return np.array(rows, np.float32).reshape(-1, self.dim)
 
     def save(self, folder: Path) -> None:
@@ -144,7 +144,7 @@ class PgVector(Index):
         self._ended = True
         self._link.close()
 
-    def _one(
+    def _search_one(
         self, query: Float32[np.ndarray, " dim"], k: int, among: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         values: dict[str, Any] = {"query": self._vector(query), "k": k}
@@ -213,10 +213,10 @@ def _sentences() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        told = " ".join(str(error).split())[:200]
+        message = " ".join(str(error).split())[:200]
         lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         raise (Unavailable if lost else WrongIndex)(
-            f"PostgreSQL cannot be used ({told}). Expected a running server with the "
+            f"PostgreSQL cannot be used ({message}). Expected a running server with the "
             "extension 'vector' for its processor; check AVOW_PG_DSN and the server's log."
         ) from error
 

@@ -110,14 +110,14 @@ class SearchResult:
     """How many items of the gallery fit, where the policy can say."""
 
     def to_dict(self) -> dict[str, Any]:
-        told, many = self.understanding, self.how_many
+        understanding, many = self.understanding, self.how_many
         return {
             "query": self.query,
             "verdict": self.verdict,
             "trust": self.trust,
             "uncertainty": asdict(self.uncertainty),
             "why": self.why,
-            "understanding": None if told is None else told.to_dict(),
+            "understanding": None if understanding is None else understanding.to_dict(),
             "how_many": None if many is None else asdict(many),
             "hits": [hit.to_dict() for hit in self.hits],
             "near_misses": [hit.to_dict() for hit in self.near_misses],

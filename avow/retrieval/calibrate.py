@@ -1,8 +1,8 @@
 """Trust fitted to one index: from queries whose right pictures somebody has named.
 
-    known queries --two halves--> each half judged by a policy fitted on the other --> after
-                  `-------------> judged by the policy there was before -----------> before
-                  `--all--> the policy that is kept
+    labelled queries --two halves--> each half judged by a policy fitted on the other --> after
+                     `-------------> judged by the policy there was before -----------> before
+                     `--all--> the policy that is kept
 
 No query is ever judged by a policy that has seen it, so before and after are comparable. The
 policy that is kept holds half of the queries back itself, and its promises rest on those.
@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from avow.core.errors import BadData, WrongTrust
 from avow.core.groups import halves
 from avow.metrics.calibration import brier, expected_calibration_error
-from avow.retrieval.labelled_queries import Known, read_known, scored
+from avow.retrieval.labelled_queries import LabelledQueries, read_known, scored
 from avow.retrieval.search import Retriever
 from avow.retrieval.ticks import Adjustment, adjusted
 from avow.trust.fitting import CalibrationQueries, fit_search_policy
@@ -81,17 +81,20 @@ class Calibration:
 
 def calibrate(retriever: Retriever, pairs: Path | None = None) -> Calibration:
     """Fit trust to an index and keep it there; searches use it from then on."""
-    known = read_known(retriever.library, pairs)
-    if len(known) < FEWEST:
-        if pairs is None and (by_ticks := _by_ticks(retriever, known)) is not None:
+    labelled = read_known(retriever.library, pairs)
+    if len(labelled) < FEWEST:
+        if pairs is None and (by_ticks := _by_ticks(retriever, labelled)) is not None:
             return by_ticks
-        lost = f" {len(known.lost)} files of the pairs are not in it." if known.lost else ""
+        lost = (
+            f" {len(labelled.lost)} files of the pairs are not in it." if labelled.lost else ""
+        )
         raise BadData(
-            f"There are {len(known)} queries with a known right picture in this index.{lost} "
+            f"There are {len(labelled)} queries with a known right picture in this index."
+            f"{lost} "
             f"Expected at least {FEWEST}; name more in a file of pairs, or say of more "
             "answers whether they are good."
         )
-    asking = scored(retriever.library, retriever.encoder, known)
+    asking = scored(retriever.library, retriever.encoder, labelled)
     model = retriever.encoder.fingerprint
     try:
         old = retriever.policy("text")
@@ -101,11 +104,11 @@ def calibrate(retriever: Retriever, pairs: Path | None = None) -> Calibration:
     after = _measured(_crossed(asking, model))
     policy = fit_search_policy([asking], model=model, gallery=retriever.library.fingerprint)
     path = _keep(retriever, policy)
-    lost, unusable = tuple(known.lost), known.passed_over
-    return Calibration(policy, path, len(known), lost, before, after, unusable)
+    lost, unusable = tuple(labelled.lost), labelled.passed_over
+    return Calibration(policy, path, len(labelled), lost, before, after, unusable)
 
 
-def _by_ticks(retriever: Retriever, known: Known) -> Calibration | None:
+def _by_ticks(retriever: Retriever, labelled: LabelledQueries) -> Calibration | None:
     """The model's policy as ticks change it; None where there is none, or no ticks."""
     model = retriever.policy("text", own=False)
     changed = None if model is None else adjusted(retriever, model)
@@ -113,7 +116,7 @@ def _by_ticks(retriever: Retriever, known: Known) -> Calibration | None:
         return None
     policy, ticks = changed
     path = _keep(retriever, policy)
-    return Calibration(policy, path, len(known), (), None, None, known.passed_over, ticks)
+    return Calibration(policy, path, len(labelled), (), None, None, labelled.passed_over, ticks)
 
 
 def use_ticks(retriever: Retriever) -> Adjustment | None:
@@ -123,7 +126,7 @@ def use_ticks(retriever: Retriever) -> Adjustment | None:
     """
     if is_own(retriever):
         return None
-    changed = _by_ticks(retriever, Known())
+    changed = _by_ticks(retriever, LabelledQueries())
     if changed is None and (retriever.model_folder / FILE).is_file():
         model = retriever.policy("text", own=False)  # all ticks were taken back
         if model is not None:
@@ -214,13 +217,13 @@ def _judged(policy: Policy, asking: CalibrationQueries, model: str) -> _Judged:
 
 def _measured(judged: _Judged) -> Measured:
     wrong = {
-        risk: float((~judged.right[said]).mean()) if said.any() else None
-        for risk, said in judged.answered.items()
+        risk: float((~judged.right[answered]).mean()) if answered.any() else None
+        for risk, answered in judged.answered.items()
     }
     return Measured(
         len(judged.stated),
         expected_calibration_error(judged.stated, judged.right, _BINS),
         brier(judged.stated, judged.right),
-        {risk: float(said.mean()) for risk, said in judged.answered.items()},
+        {risk: float(answered.mean()) for risk, answered in judged.answered.items()},
         wrong,
     )

@@ -59,14 +59,14 @@ class Gallery:
         """Which items the sample holds."""
         return self.ids[self.sample.ids]
 
-    def left(self, found: Int64[np.ndarray, " k"]) -> Bool[np.ndarray, "1 sample"]:
-        """Which sampled items were not found."""
-        return self.sample.without(np.searchsorted(self.ids, found)[None])
+    def left(self, hit_ids: Int64[np.ndarray, " k"]) -> Bool[np.ndarray, "1 sample"]:
+        """Which sampled items are not among the hits."""
+        return self.sample.without(np.searchsorted(self.ids, hit_ids)[None])
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What was seen of one query: its best items per view, and the sample."""
+class QueryScores:
+    """The scores of one query: those of its best items per view, and those of the sample."""
 
     best: Float[np.ndarray, "views 1 k"]
     sampled: Float[np.ndarray, "1 sample"]
@@ -80,18 +80,18 @@ class Seen:
         gallery: Gallery,
         query: Float32[np.ndarray, " dim"],
         best: Float32[np.ndarray, "k dim"],
-        found: Int64[np.ndarray, " k"],
+        hit_ids: Int64[np.ndarray, " k"],
         views: int,
         but: int | None = None,
         sampled: Float32[np.ndarray, " sample"] | None = None,
-    ) -> "Seen":
-        """but: an item that is not to be found, such as the one that asks.
+    ) -> "QueryScores":
+        """but: an item that is left out, such as the one whose neighbours are searched.
 
         sampled: the scores of the sample, where the search has them already.
         """
         if sampled is None:
             sampled = gallery.vectors @ query
-        away = found if but is None else np.append(found, but)
+        away = hit_ids if but is None else np.append(hit_ids, but)
         return cls(
             _by_view(best, query, views),
             sampled[None],
@@ -131,11 +131,11 @@ class Seen:
         """u = K / S; exact where the sample is the whole gallery, else estimated from it."""
         best = self.best.mean(0)
         total = float(logsumexp(log_evidence(best, tau, kind))[0])
-        rest, seen = self.gallery - best.shape[1], int(self.left.sum())
-        if rest and seen:
-            others = log_evidence(self.sampled[self.left][None], tau, kind)
+        rest, sample_size = self.gallery - best.shape[1], int(self.left.sum())
+        if rest and sample_size:
+            sample_evidence = log_evidence(self.sampled[self.left][None], tau, kind)
             # as `trust.evidence_sum` estimates it, without its bounds, which cost more
-            tail = float(logsumexp(others)[0]) + math.log(rest / seen)
+            tail = float(logsumexp(sample_evidence)[0]) + math.log(rest / sample_size)
             total = float(np.logaddexp(total, tail))
         return float(expit(math.log(self.gallery) - total))
 

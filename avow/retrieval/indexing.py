@@ -104,7 +104,7 @@ def index_folders(
             return nothing
     _make_folder(index)
     with only_writer(index), sentences(index), warnings.catch_warnings():
-        # said once for all threads: what decoders grumble about is no matter for the user
+        # set once for all threads: warnings of image decoders do not concern the user
         warnings.simplefilter("ignore")
         link, repaired = open_for_writing(index, rebuild)
         try:
@@ -113,9 +113,9 @@ def index_folders(
             if isinstance(encoder, Deferred):
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
-            found = survey(link, folders, index, writer.model, writer.generation)
-            cover(index, found.walk.roots, anew=rebuild)
-            run = Run(writer, opened, found, how.batch, how.workers or _workers(), prune)
+            changes = survey(link, folders, index, writer.model, writer.generation)
+            cover(index, changes.walk.roots, anew=rebuild)
+            run = Run(writer, opened, changes, how.batch, how.workers or _workers(), prune)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
                 allowed = True if how.allow_code else [engine or ""]
@@ -193,7 +193,7 @@ def _finish(
         rows = (writer.live(), writer.vectors())
         bring_up_to_date(place, writer.engine, *rows, anew=anew, allow_code=allow_code)
     if anew:
-        forget_engines(writer.space.engines, kept=writer.engine)
+        forget_engines(writer.space.engines, keep=writer.engine)
 
 
 def _writer(
@@ -215,9 +215,9 @@ def _writer(
         return begin_again(link, space, engine or "exact", bool(half))
     writer = go_on(link, space, engine)
     if half is not None and half != writer.half:
-        kept = "half" if writer.half else "full"
+        precision = "half" if writer.half else "full"
         raise WrongIndex(
-            f"The index {str(index)!r} keeps its vectors in {kept} precision. Expected to "
+            f"The index {str(index)!r} keeps its vectors in {precision} precision. Expected to "
             "go on like that; to change it, encode everything anew with --rebuild."
         )
     return writer

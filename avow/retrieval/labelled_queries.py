@@ -1,4 +1,4 @@
-"""Queries whose right answers are known: from a file of pairs, and from what people said.
+"""Queries whose right answers are known: from a file of pairs, and from feedback.
 
 pairs.csv      query,file            one line per right file; a query may have several
 pairs.jsonl    {"query": "two dogs", "file": "beach/1.jpg"}
@@ -30,7 +30,7 @@ _QUERY, _FILE = ("query", "text", "caption"), ("file", "path", "image")
 
 
 @dataclass
-class Known:
+class LabelledQueries:
     """Right pictures of text queries, by item number."""
 
     right: dict[str, set[int]] = field(default_factory=dict)
@@ -46,47 +46,49 @@ class Known:
         return len(self.right)
 
 
-def read_known(library: Library, pairs: Path | None) -> Known:
-    """What a file says, and what people said in this index."""
-    found = Known()
-    here = {int(one) for one in library.find(None, "image")}
-    said, found.passed_over = _said(library)
-    for (text, item), good in said.items():
+def read_known(library: Library, pairs: Path | None) -> LabelledQueries:
+    """Queries with their right pictures: from the feedback in the index and a file of pairs."""
+    labelled = LabelledQueries()
+    here = {int(number) for number in library.find(None, "image")}
+    feedback, labelled.passed_over = _text_feedback(library)
+    for (text, item), good in feedback.items():
         if good and item in here:
-            found.add(text, item)
+            labelled.add(text, item)
     if pairs is not None:
         places = _places(library)
         for query, file in _lines(pairs):
             item = _item(places, file, pairs.parent)
             if item is None:
-                found.lost.append(file)
+                labelled.lost.append(file)
             else:
-                found.add(query, item)
-    return found
+                labelled.add(query, item)
+    return labelled
 
 
 def read_ticks(library: Library) -> dict[str, dict[int, bool]]:
-    """The last word of people on every answer that is still in the index, by query."""
-    here = {int(one) for one in library.find(None, "image")}
-    found: dict[str, dict[int, bool]] = {}
-    for (text, item), good in _said(library)[0].items():
+    """The latest feedback on every picture that is still in the index, by query."""
+    here = {int(number) for number in library.find(None, "image")}
+    ticks: dict[str, dict[int, bool]] = {}
+    for (text, item), good in _text_feedback(library)[0].items():
         if item in here:
-            found.setdefault(" ".join(text.split()), {})[item] = good
-    return found
+            ticks.setdefault(" ".join(text.split()), {})[item] = good
+    return ticks
 
 
-def _said(library: Library) -> tuple[dict[tuple[str, int], bool], int]:
-    """The last word on every answer of a plain text search; how many rows are unusable."""
-    words, unusable = {}, 0
-    for said in library.feedback():
-        text, asked = said.query.get("text"), said.query
+def _text_feedback(library: Library) -> tuple[dict[tuple[str, int], bool], int]:
+    """The latest feedback per query and item, plain text searches only; the count of unusable
+    rows.
+    """
+    feedback, unusable = {}, 0
+    for row in library.feedback():
+        text, asked = row.query.get("text"), row.query
         if asked and (asked.get("image") or asked.get("without") or text is None):
             continue  # another kind of search
         if isinstance(text, str) and _is_question(text):
-            words[text, said.item_id] = said.good
+            feedback[text, row.item_id] = row.good
         else:
             unusable += 1
-    return words, unusable
+    return feedback, unusable
 
 
 def _is_question(text: str) -> bool:
@@ -99,17 +101,17 @@ def _is_question(text: str) -> bool:
 
 
 def scored(
-    library: Library, encoder: Encoder, known: Known, seed: int = 0
+    library: Library, encoder: Encoder, labelled: LabelledQueries, seed: int = 0
 ) -> CalibrationQueries:
-    """The known queries against the pictures of the index."""
-    texts = sorted(known.right)
+    """Score the labelled queries against the pictures of the index."""
+    texts = sorted(labelled.right)
     forms = [one_form(text) for text in texts] if reads_english(encoder) else texts
-    ids = _candidates(library, known, seed)
+    ids = _candidates(library, labelled, seed)
     views = encoder.views
     asked = slices(encoder.encode_texts(forms), views)
     items = slices(library.vectors(ids), views)
     similarity = (np.float32(views) * asked @ items.swapaxes(1, 2)).astype(np.float32)
-    match = np.stack([np.isin(ids, sorted(known.right[text])) for text in texts])
+    match = np.stack([np.isin(ids, sorted(labelled.right[text])) for text in texts])
     own = min(1, views - 1)
     usual = library.usual(ids)
     return CalibrationQueries(
@@ -132,13 +134,13 @@ def reads_english(encoder: Encoder) -> bool:
     return getattr(encoder, "english", False)
 
 
-def _candidates(library: Library, known: Known, seed: int) -> np.ndarray:
+def _candidates(library: Library, labelled: LabelledQueries, seed: int) -> np.ndarray:
     ids = library.find(None, "image")
     if len(ids) <= MOST:
         return ids
-    needed = np.array(sorted(set().union(*known.right.values())), np.int64)
-    others = np.setdiff1d(ids, needed)
-    drawn = np.random.default_rng(seed).choice(others, MOST - len(needed), replace=False)
+    needed = np.array(sorted(set().union(*labelled.right.values())), np.int64)
+    unlabelled = np.setdiff1d(ids, needed)
+    drawn = np.random.default_rng(seed).choice(unlabelled, MOST - len(needed), replace=False)
     return np.sort(np.concatenate([needed, drawn]))
 
 

@@ -109,7 +109,7 @@ def languages_of_letters(word: str) -> frozenset[str]:
 def script_of(text: str) -> str | None:
     """The script of most letters, as Unicode names it ("cyrillic"); None for Latin ones."""
     scripts = [unicodedata.name(letter, "?").split()[0] for letter in text if letter.isalpha()]
-    others = [script for script in scripts if script not in ("LATIN", "FULLWIDTH")]
-    if 2 * len(others) <= len(scripts):
+    foreign = [script for script in scripts if script not in ("LATIN", "FULLWIDTH")]
+    if 2 * len(foreign) <= len(scripts):
         return None
-    return max(sorted(set(others)), key=others.count).lower()
+    return max(sorted(set(foreign)), key=foreign.count).lower()

@@ -34,10 +34,12 @@ def probability_of(
     assert policy.tail is not None
     described, words = policy.features(summary, *query)
     stated = predict(policy.probability, described, summary.gallery)[0]
-    kept = summary.scores.mean(0)[0] / summary.tau
+    best_evidence = summary.scores.mean(0)[0] / summary.tau
     if summary.relative is not None:
-        kept = summary.relative[0]
-    rows = behind_features(stated.min(keepdims=True), (kept[-1] - evidence)[None], words)[0]
+        best_evidence = summary.relative[0]
+    rows = behind_features(
+        stated.min(keepdims=True), (best_evidence[-1] - evidence)[None], words
+    )[0]
     behind = np.minimum(policy.tail(rows, int(summary.gallery[0])), stated.min())
     inside = items[:, None] == first[None]
     each = np.where(inside.any(1), stated[inside.argmax(1)], behind)

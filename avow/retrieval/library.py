@@ -32,7 +32,7 @@ from avow.retrieval.store.catalogue import (
     open_catalogue,
     sentences,
 )
-from avow.retrieval.store.feedback import Said, read_feedback, set_feedback
+from avow.retrieval.store.feedback import Feedback, read_feedback, set_feedback
 from avow.retrieval.store.filtering import choose
 from avow.retrieval.store.indexed_folders import covered
 from avow.retrieval.store.items import Item, ItemCheck, read_items
@@ -114,7 +114,7 @@ class Library:
         self.close()
 
     def __len__(self) -> int:
-        return len(self._state.known)
+        return len(self._state.live_ids)
 
     @property
     def fingerprint(self) -> str:
@@ -125,8 +125,8 @@ class Library:
     def manifest(self) -> dict[str, Any]:
         """The model, and how its vectors are kept and searched."""
         state = self._state
-        kept = {"engine": state.engine, "half": state.half, "exact": state.searched.exact}
-        return self._about | kept
+        storage = {"engine": state.engine, "half": state.half, "exact": state.searched.exact}
+        return self._about | storage
 
     @property
     def _sealed(self) -> bool:
@@ -142,21 +142,21 @@ class Library:
 
     def items(self, ids: Sequence[int] | Int64[np.ndarray, " items"]) -> list[Item]:
         """The items with these numbers, in this order."""
-        wanted, found = [int(one) for one in ids], {}
+        wanted, by_number = [int(number) for number in ids], {}
         with self._lock, damage_told(self.folder):
             for start in range(0, len(wanted), _AT_ONCE):
                 part = wanted[start : start + _AT_ONCE]
-                found |= read_items(self._link, part, self.folder)
-        for one in wanted:
-            if one not in found:
-                self._check_lost(one)
-                raise no_item(one, self.folder)
-        return [found[one] for one in wanted]
+                by_number |= read_items(self._link, part, self.folder)
+        for number in wanted:
+            if number not in by_number:
+                self._check_lost(number)
+                raise no_item(number, self.folder)
+        return [by_number[number] for number in wanted]
 
     def find(self, where: Where | None = None, kind: str = "image") -> Int64[np.ndarray, " n"]:
         """The numbers of all items of a kind that pass a filter, ascending."""
         state = self._state
-        ids = state.known[state.texts[state.rows] == (kind == "text")]
+        ids = state.live_ids[state.texts[state.rows] == (kind == "text")]
         if where is None:
             return ids
         passing = choose(self.folder, where, kind, len(ids), self._filters)
@@ -178,17 +178,19 @@ class Library:
         if state.usual is None:
             return None
         state.usual.check(rows)
-        kept = np.asarray(state.usual.data[rows])
-        if np.isnan(kept).any():  # texts: the bank asks for pictures only
+        numbers = np.asarray(state.usual.data[rows])
+        if np.isnan(numbers).any():  # texts: the bank asks for pictures only
             return None
-        return self._space.background(kept, self._about)
+        return self._space.background(numbers, self._about)
 
     def search(self, queries: Queries, k: int, among: Ids | None = None) -> Nearest:
         """The nearest items, best first; among: only these."""
         state = self._state
         if state.searched.engine is None and not state.vectors.complete:
-            known = among if among is None else among[np.isin(among, state.known)]
-            state.vectors.check(None if known is None else state.rows_of(known, self.folder))
+            present = among if among is None else among[np.isin(among, state.live_ids)]
+            state.vectors.check(
+                None if present is None else state.rows_of(present, self.folder)
+            )
         ids, scores = state.searched.search(queries, k, among)
         return ids, checked_scores(scores, self.folder)
 
@@ -204,13 +206,13 @@ class Library:
         """
         state = self._state
         if state.engine != "exact" or state.half:
-            found = self.search(query[None], k)
-            return found[0][0], found[1][0], None
+            nearest = self.search(query[None], k)
+            return nearest[0][0], nearest[1][0], None
         state.vectors.check()
         every = np.empty(len(state.ids), np.float32)
-        found = state.searched.rest.search(query[None], k, every=every)
-        seen = checked_scores(every[state.rows_of(watched, self.folder)], self.folder)
-        return found[0][0], checked_scores(found[1][0], self.folder), seen
+        nearest = state.searched.rest.search(query[None], k, every=every)
+        watched_scores = checked_scores(every[state.rows_of(watched, self.folder)], self.folder)
+        return nearest[0][0], checked_scores(nearest[1][0], self.folder), watched_scores
 
     def refresh(self) -> bool:
         """Pick up what was committed since; whether anything was."""
@@ -272,15 +274,15 @@ class Library:
         set_feedback(self.folder, query, item_id, good, replace=True)
 
     def retract(self, query: dict[str, Any], item_id: int) -> None:
-        """Take back everything that was said of an answer."""
+        """Remove all feedback on an answer."""
         set_feedback(self.folder, query, item_id, None, replace=True)
 
     def record(self, query: dict[str, Any], item_id: int, good: bool) -> None:
-        """Keep what somebody said of an answer."""
+        """Add feedback on an answer, beside earlier feedback on it."""
         set_feedback(self.folder, query, item_id, good, replace=False)
 
-    def feedback(self) -> list[Said]:
-        """Everything that was said, oldest first."""
+    def feedback(self) -> list[Feedback]:
+        """All feedback, oldest first."""
         with self._lock, damage_told(self.folder):
             self._check_rows("feedback")
             return read_feedback(self._link)
@@ -295,7 +297,7 @@ class Library:
         with self._lock, damage_told(self.folder):
             now = current(self._link, self._space, self.folder)
         state = self._state
-        if now == (state.stamp, state.generation) and number in state.known:
+        if now == (state.stamp, state.generation) and number in state.live_ids:
             raise damaged(self.folder, f"the description of item {number} is missing")
 
     def _check_rows(self, table: str) -> None:
@@ -314,16 +316,16 @@ class Library:
 
 def other_model(folder: Path, models: Sequence[str], name: str) -> WrongIndex:
     """The refusal of an index that another model made."""
-    known = []
+    names = []
     for fingerprint in models:
         try:
-            known.append(repr(Space(folder, fingerprint).manifest()["model"]))
+            names.append(repr(Space(folder, fingerprint).manifest()["model"]))
         except WrongIndex:
-            known.append(fingerprint)
-    if repr(name) in known:
-        known = [f"{name!r} with other weights"]
+            names.append(fingerprint)
+    if repr(name) in names:
+        names = [f"{name!r} with other weights"]
     return WrongIndex(
-        f"The index in {str(folder)!r} was made with the model {', '.join(known)}, not with "
+        f"The index in {str(folder)!r} was made with the model {', '.join(names)}, not with "
         f"{name!r}. Vectors of two models cannot be compared; use that model, or index "
         "the folders again with `avow index --rebuild`."
     )

@@ -71,26 +71,26 @@ class Split:
 def split_negation(query: str) -> Split:
     """Take what is to be left out from a query; every word stays as it was written."""
     words = query.split()
-    kept: list[str] = []
+    wanted: list[str] = []
     left_out: list[str] = []
     place = 0
     while place < len(words):
         end = _left_out(words, place) if len(left_out) < MOST else place
         if end == place:
-            kept.append(words[place])
+            wanted.append(words[place])
             place += 1
             continue
         left_out.append(_object(words[place:end]))
-        while kept and _bare(kept[-1]) in _BEFORE:
-            kept.pop()
+        while wanted and _bare(wanted[-1]) in _BEFORE:
+            wanted.pop()
         place = end + _is_particle(words, end)
     if not left_out:
         return Split(" ".join(words))
-    while kept and _bare(kept[-1]) in FUNCTION_WORDS:
-        kept.pop()
-    if not any(_is_content(word) for word in kept):
+    while wanted and _bare(wanted[-1]) in FUNCTION_WORDS:
+        wanted.pop()
+    if not any(_is_content(word) for word in wanted):
         return Split(" ".join(words), nothing_left=True)
-    return Split(" ".join(kept).rstrip(" ,;"), ", ".join(left_out))
+    return Split(" ".join(wanted).rstrip(" ,;"), ", ".join(left_out))
 
 
 def _left_out(words: Sequence[str], place: int) -> int:
@@ -174,10 +174,10 @@ def _object(words: Sequence[str]) -> str:
     """What is left out, without the word that says so."""
     if words[0].startswith("-"):
         return _EDGE.sub("", words[0][1:])
-    kept = list(words[1:])
-    while kept and _bare(kept[-1]) in FUNCTION_WORDS:
-        kept.pop()
-    return _EDGE.sub("", " ".join(kept))
+    object_words = list(words[1:])
+    while object_words and _bare(object_words[-1]) in FUNCTION_WORDS:
+        object_words.pop()
+    return _EDGE.sub("", " ".join(object_words))
 
 
 def _bare(word: str) -> str:

@@ -83,8 +83,8 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFC", text).casefold()
 
 
-_kept = lru_cache(maxsize=2048)(_folded)
+_folded_and_cached = lru_cache(maxsize=2048)(_folded)
 
 
 def _fold(text: str) -> str:
-    return _kept(text) if len(text) <= _SHORT else _folded(text)
+    return _folded_and_cached(text) if len(text) <= _SHORT else _folded(text)

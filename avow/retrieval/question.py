@@ -61,14 +61,14 @@ class Question:
 
     def vector(self, encoder: Encoder) -> Float32[np.ndarray, " dim"]:
         """Every view's slice has the length of an item's, so that scores stay in [-1, 1]."""
-        said = self.asked or self.text
-        texts = [text for text in (said, self.without) if text is not None]
-        made = list(encoder.encode_texts(texts)) if texts else []
+        text_asked = self.asked or self.text
+        texts = [text for text in (text_asked, self.without) if text is not None]
+        vectors = list(encoder.encode_texts(texts)) if texts else []
         total = np.zeros(encoder.dim, np.float32)
         if self.text is not None:
-            total = total + made[0]
+            total = total + vectors[0]
         if self.without is not None:
-            total = total - made[-1]
+            total = total - vectors[-1]
         if self.image is not None:
             total = total + self._picture(self.image, encoder)
         return _unit(total, encoder.views)
@@ -120,15 +120,15 @@ def understood(
     """
     if question.text is None or not getattr(encoder, "english", False):
         return replace(question, asked=question.text or ""), None
-    told = understand(question.text)
-    if not rewrite or question.without is not None:  # what is told is what is searched
-        told = replace(told, text=question.text, without=None)
+    understanding = understand(question.text)
+    if not rewrite or question.without is not None:  # the text is searched as it is
+        understanding = replace(understanding, text=question.text, without=None)
     searched = question
-    if told.without is not None:
-        searched = replace(question, text=told.text, without=told.without)
+    if understanding.without is not None:
+        searched = replace(question, text=understanding.text, without=understanding.without)
     text = searched.text or ""
     asked = one_form(text) if searched.style == "text" else text
-    return replace(searched, asked=asked), told
+    return replace(searched, asked=asked), understanding
 
 
 def only_text(text: str, asked: str | None = None) -> Question:

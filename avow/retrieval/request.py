@@ -1,4 +1,4 @@
-"""A search on its way: the request, and the best items that were found for it."""
+"""A search on its way: the request, and the best items for it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +59,7 @@ class Request:
         return commonness([self.asked]) if self.asked else None
 
     def with_hint(self, why: str) -> str:
-        """A sentence, and what is to be said of the query itself."""
+        """A sentence, followed by the message on how the query was understood, if any."""
         hint = None if self.understanding is None else self.understanding.message
         return why if hint is None else f"{why} {hint}"
 
@@ -69,8 +69,8 @@ class Candidates:
     """The best items of a gallery with their scores."""
 
     gallery: Gallery
-    ids: Int64[np.ndarray, " found"]
-    scores: Float32[np.ndarray, " found"]
+    ids: Int64[np.ndarray, " hits"]
+    scores: Float32[np.ndarray, " hits"]
     sampled: Float32[np.ndarray, " sample"] | None = None
     """Scores of the gallery's sample, where they came with the search."""
 

@@ -1,9 +1,9 @@
 """Search an index: rank, look at the whole gallery, and say how far to trust the answer.
 
     retriever = Retriever.open("my-index")
-    found = retriever.search("two dogs on a beach")
-    found.verdict        "answer", "check", "nothing_found", "not_understood" or "unjudged"
-    found.hits[0].path
+    result = retriever.search("two dogs on a beach")
+    result.verdict       "answer", "check", "nothing_found", "not_understood" or "unjudged"
+    result.hits[0].path
 
 Filters choose before anything is ranked, and trust is judged on what they leave.
 """
@@ -25,7 +25,7 @@ from avow.core.shapes import Float, Int64
 from avow.retrieval.answer import HowMany, SearchResult, Uncertainty, Verdict, in_words
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
-from avow.retrieval.gallery import Gallery, Seen
+from avow.retrieval.gallery import Gallery, QueryScores
 from avow.retrieval.leaving_out import leave_out, probability_of
 from avow.retrieval.library import Library
 from avow.retrieval.question import Question, Style, ask, check_numbers, only_text, understood
@@ -97,10 +97,10 @@ class Retriever:
         with self._lock:
             if self._encoder is None:
                 named = self.library.manifest["model"]
-                given = {"threads": self._threads, "allow_code": self.allow_code}
-                made = open_recorded(named, self._device, **given)
-                _same_model(made, self.library)
-                self._encoder = made
+                options = {"threads": self._threads, "allow_code": self.allow_code}
+                encoder = open_recorded(named, self._device, **options)
+                _same_model(encoder, self.library)
+                self._encoder = encoder
             return self._encoder
 
     def search(
@@ -233,9 +233,9 @@ class Retriever:
             if not len(candidates.ids):
                 return self._nothing(request)
             ranked = time.perf_counter()
-            seen = self._look(request, candidates)
-            verdict, judgements, number, why = self._judge(request, candidates, seen)
-            evidence = self._uncertainty(seen)
+            scores = self._score(request, candidates)
+            verdict, judgements, number, why = self._judge(request, candidates, scores)
+            evidence = self._uncertainty(scores)
             judged = time.perf_counter()
             hits = shown_hits(self.library, candidates, request.k, judgements)
         empty = verdict in ("nothing_found", "not_understood")
@@ -255,8 +255,8 @@ class Retriever:
     def _gallery(self, where: Where | None, kind: str) -> Gallery:
         key = (self.library.fingerprint, kind, repr(where))
         if key not in self._galleries:
-            others = [old for old in self._galleries if old[0] != key[0]]
-            for old in others or list(self._galleries)[: 1 - _GALLERIES_KEPT]:
+            outdated = [old for old in self._galleries if old[0] != key[0]]
+            for old in outdated or list(self._galleries)[: 1 - _GALLERIES_KEPT]:
                 self._galleries.pop(old, None)
             self._galleries[key] = Gallery.of(self.library, where, kind)
         return self._galleries[key]
@@ -275,18 +275,25 @@ class Retriever:
         else:
             nearest = self.library.search(request.vector[None], wanted, gallery.ids)
             ids, scores = nearest[0][0], nearest[1][0]
-        kept = ids != but if but is not None else np.ones(len(ids), bool)
-        return Candidates(gallery, ids[kept][:most], scores[kept][:most], sampled)
+        allowed = ids != but if but is not None else np.ones(len(ids), bool)
+        return Candidates(gallery, ids[allowed][:most], scores[allowed][:most], sampled)
 
-    def _look(self, request: Request, candidates: Candidates) -> Seen:
-        """How the best items stand among the whole gallery."""
+    def _score(self, request: Request, candidates: Candidates) -> QueryScores:
+        """Score the best items in every view, and the sample of the gallery."""
         first = candidates.ids[:SHOWN]
         best, views = self.library.vectors(first), self.library.manifest["views"]
-        others = (request.but, candidates.sampled)
-        return Seen.of(candidates.gallery, request.vector, best, first, views, *others)
+        return QueryScores.of(
+            candidates.gallery,
+            request.vector,
+            best,
+            first,
+            views,
+            request.but,
+            candidates.sampled,
+        )
 
     def _judge(
-        self, request: Request, candidates: Candidates, seen: Seen
+        self, request: Request, candidates: Candidates, scores: QueryScores
     ) -> tuple[Verdict, Judgements | None, HowMany | None, str]:
         gallery, ids = candidates.gallery, candidates.ids
         usual = None if gallery.usual is None else self.library.usual(ids[:SHOWN])
@@ -294,7 +301,7 @@ class Retriever:
             policy = self.policy(request.style)
             if policy is None:
                 return "unjudged", None, None, request.with_hint(_NOT_CALIBRATED)
-            summary = seen.summary(self.encoder.tau, usual, gallery.usual)
+            summary = scores.summary(self.encoder.tau, usual, gallery.usual)
             shown = min(request.k, SHOWN, len(ids))
             judgements = policy.judge(
                 summary,
@@ -309,7 +316,7 @@ class Retriever:
                 about = (summary.gallery, request.words)
                 judgements = leave_out(judgements, unwanted, policy, about, shown)
             number = policy.number(
-                summary, seen.behind(summary, gallery.usual), request.words, request.common
+                summary, scores.behind(summary, gallery.usual), request.words, request.common
             )
         except WrongTrust as error:
             return "unjudged", None, None, f"{_NOT_CALIBRATED} {error}"
@@ -339,21 +346,21 @@ class Retriever:
         """That each of some items fits a query, whether it is among its best or behind."""
         with self._lock:
             candidates = self._rank(request)
-            seen = self._look(request, candidates)
+            scores = self._score(request, candidates)
         first, tau, gallery = candidates.ids[:SHOWN], self.encoder.tau, candidates.gallery
         usual = None if gallery.usual is None else self.library.usual(first)
-        summary = seen.summary(tau, usual, gallery.usual)
+        summary = scores.summary(tau, usual, gallery.usual)
         evidence = self.library.vectors(items) @ request.vector / tau
         if usual is not None:
-            known = self.library.usual(items)
-            assert known is not None
-            evidence = evidence - known.log_mean.mean(0)
+            usual_items = self.library.usual(items)
+            assert usual_items is not None
+            evidence = evidence - usual_items.log_mean.mean(0)
         query = (request.words, request.common)
         return probability_of(policy, summary, first, items, evidence, query)
 
-    def _uncertainty(self, seen: Seen) -> Uncertainty:
+    def _uncertainty(self, scores: QueryScores) -> Uncertainty:
         tau, kind = self.library.manifest["tau"], self.library.manifest["kind"]
-        return Uncertainty(seen.uncertainty(tau, kind), seen.gallery, tau, kind)
+        return Uncertainty(scores.uncertainty(tau, kind), scores.gallery, tau, kind)
 
     def _nothing(self, request: Request) -> SearchResult:
         what = "picture" if request.kind == "image" else "text"
@@ -364,9 +371,9 @@ class Retriever:
         )
         manifest = self.library.manifest
         nobody = Uncertainty(None, 0, manifest["tau"], manifest["kind"])
-        told = request.understanding
+        understanding = request.understanding
         return SearchResult(
-            request.query, "nothing_found", None, nobody, why, understanding=told
+            request.query, "nothing_found", None, nobody, why, understanding=understanding
         )
 
     def _load(self, path: Path) -> Policy:
@@ -390,6 +397,6 @@ def _same_model(encoder: Encoder, library: Library) -> None:
         )
 
 
-def _timed(found: SearchResult, **more: float) -> SearchResult:
-    found.seconds.update(more)
-    return found
+def _timed(result: SearchResult, **more: float) -> SearchResult:
+    result.seconds.update(more)
+    return result

@@ -129,16 +129,16 @@ class Dictionary:
         """Words at most so far from this one: how far they are, and their ranks."""
         own = np.uint64(_bits_of(word))
         longest = len(word) + distance
-        found: list[tuple[int, WordsOfLength, Int[np.ndarray, " places"]]] = []
+        groups: list[tuple[int, WordsOfLength, Int[np.ndarray, " places"]]] = []
         for length in range(len(word) - distance, longest + 1):
             if group := self.of_length.get(length):
                 moved = 2 * distance - abs(length - len(word))  # letters that changes can move
                 places = np.flatnonzero(_ones(group.letters ^ own) <= moved)
-                found.append((length, group, places))
-        total = sum(len(places) for _, _, places in found)
+                groups.append((length, group, places))
+        total = sum(len(places) for _, _, places in groups)
         codes, lengths = np.zeros((total, longest), np.uint8), np.zeros(total, np.uint8)
         ranks, start = np.zeros(total, np.int64), 0
-        for length, group, places in found:
+        for length, group, places in groups:
             rows = slice(start, start + len(places))
             codes[rows, :length] = group.codes[places]
             lengths[rows], ranks[rows] = length, group.ranks[places]
@@ -238,8 +238,8 @@ def distances(
 
 def _sounding(word: str) -> Iterator[str]:
     """Other ways to write the same sounds; each counts as one change."""
-    for one, other in (("f", "ph"), ("x", "ks"), ("kw", "qu"), ("k", "ch"), ("sh", "ti")):
-        for old, new in ((one, other), (other, one)):
+    for letters, other in (("f", "ph"), ("x", "ks"), ("kw", "qu"), ("k", "ch"), ("sh", "ti")):
+        for old, new in ((letters, other), (other, letters)):
             if old in word:
                 yield word.replace(old, new, 1)
 

@@ -6,7 +6,7 @@
 The slope begins at 1 and the offsets at 0, and they move as far as the ticks carry them: the
 fewer ticks, the nearer they stay (a normal prior each). Names and phrases share an offset, and
 each has a small one more, which is nearer to 0 still: where both kinds are ticked they may
-differ, and where one is, the other learns from it. With `calibrate.FEWEST` known queries a
+differ, and where one is, the other learns from it. With `calibrate.FEWEST` labelled queries a
 policy of the index's own takes over. `benchmarks/ticks.py` says how many ticks help.
 """
 
@@ -54,8 +54,10 @@ class Ticks:
     def __len__(self) -> int:
         return len(self.good)
 
-    def only(self, some: Bool[np.ndarray, " ticks"]) -> "Ticks":
-        return Ticks(self.stated[some], self.good[some], self.query[some], self.words[some])
+    def only(self, chosen: Bool[np.ndarray, " ticks"]) -> "Ticks":
+        return Ticks(
+            self.stated[chosen], self.good[chosen], self.query[chosen], self.words[chosen]
+        )
 
     @property
     def rows(self) -> Float[np.ndarray, "ticks 4"]:
@@ -128,17 +130,19 @@ def adjusted(retriever: Retriever, policy: Policy) -> tuple[Policy, Adjustment] 
 
     policy: as the model brings it. What ticks changed before is not in it.
     """
-    said = read_ticks(retriever.library)
-    if not said or policy.tail is None:
+    by_query = read_ticks(retriever.library)
+    if not by_query or policy.tail is None:
         return None
-    ticks = _stated(retriever, policy, said)
-    found = adjustment(ticks)
-    return replace(policy, line=found.line), found
+    ticks = _stated(retriever, policy, by_query)
+    fitted = adjustment(ticks)
+    return replace(policy, line=fitted.line), fitted
 
 
-def _stated(retriever: Retriever, policy: Policy, said: dict[str, dict[int, bool]]) -> Ticks:
+def _stated(
+    retriever: Retriever, policy: Policy, by_query: dict[str, dict[int, bool]]
+) -> Ticks:
     stated, good, query, words = [], [], [], []
-    for number, (text, hits) in enumerate(sorted(said.items())):
+    for number, (text, hits) in enumerate(sorted(by_query.items())):
         items = np.array(sorted(hits), np.int64)
         question = only_text(text, one_form(text) if reads_english(retriever.encoder) else text)
         vector = question.vector(retriever.encoder)
@@ -178,8 +182,8 @@ def crossed(ticks: Ticks) -> Float[np.ndarray, " ticks"]:
     """Every tick stated by a line that its own query had no part in."""
     stated = np.empty(len(ticks))
     fold = np.unique(ticks.query, return_inverse=True)[1] % _FOLDS
-    for one in np.unique(fold):
-        own = fold == one
+    for number in np.unique(fold):
+        own = fold == number
         line, _ = fit_line(ticks.only(~own))
         stated[own] = line(ticks.stated[own], ticks.words[own])
     return stated
@@ -227,13 +231,13 @@ def _largest_posterior(
 
 
 def _more(ticks: int, before: float, now: float) -> int:
-    """Ticks that are missing, if each to come tells as much as those so far did.
+    """Ticks that are missing, if each adds as much precision as those so far did.
 
     before, now: standard deviations of P without any tick, and with these.
     """
-    told = (now**-2 - before**-2) / ticks
+    per_tick = (now**-2 - before**-2) / ticks
     missing = KNOWN_WELL**-2 - now**-2
-    return 0 if missing <= 0 else int(min(np.ceil(missing / max(told, 1e-9)), 1e6))
+    return 0 if missing <= 0 else int(min(np.ceil(missing / max(per_tick, 1e-9)), 1e6))
 
 
 def _verb(count: int) -> str:
@@ -257,6 +261,6 @@ def _moved(change: float) -> str:
 
 
 def _round(count: int) -> str:
-    """One figure of a count: nobody knows more of it."""
+    """One significant figure of a count: the estimate is no more precise."""
     digit = 10 ** (len(str(count)) - 1)
     return f"{-(-count // digit) * digit:,}"

@@ -152,8 +152,8 @@ def _fit(
         )
     texts = list(teacher.bank)
     asked = bank.encoded(teacher)
-    seen = _queries(teacher, texts, asked, vectors, _usual(teacher, asked, vectors))
-    fits, rho = whole_probabilities(Policy.load(home / OWN), seen)
+    teacher_queries = _queries(teacher, texts, asked, vectors, _usual(teacher, asked, vectors))
+    fits, rho = whole_probabilities(Policy.load(home / OWN), teacher_queries)
     own = np.asarray(encoder.encode_texts(texts), np.float32)
     stranger = _queries(encoder, texts, own, library.vectors(read), library.usual(read))
     policy = transferred(stranger, fits, rho, source=teacher.name, model=encoder.fingerprint)
@@ -171,13 +171,13 @@ def _encoded(
     read, parts = [], []
     with ThreadPoolExecutor(thread_name_prefix="avow-read") as pool:
         for start in range(0, len(ids), _AT_ONCE):
-            some = slice(start, start + _AT_ONCE)
-            pixels = list(pool.map(lambda path: _prepared(teacher, path), paths[some]))
-            kept = [place for place, one in enumerate(pixels) if one is not None]
-            if kept:
-                stacked = np.stack([np.asarray(pixels[place]) for place in kept])
+            batch = slice(start, start + _AT_ONCE)
+            pixels = list(pool.map(lambda path: _prepared(teacher, path), paths[batch]))
+            readable = [place for place, picture in enumerate(pixels) if picture is not None]
+            if readable:
+                stacked = np.stack([np.asarray(pixels[place]) for place in readable])
                 parts.append(np.asarray(teacher.encode_prepared(stacked), np.float32))
-                read.append(ids[some][kept])
+                read.append(ids[batch][readable])
             progress(Progress(min(start + _AT_ONCE, len(ids)), len(ids), 0))
     if not parts:
         return ids[:0], np.empty((0, teacher.dim), np.float32)
@@ -220,5 +220,5 @@ def _similarity(
     items: Float32[np.ndarray, "items dim"],
 ) -> Float32[np.ndarray, "views queries items"]:
     views = encoder.views
-    one, other = slices(asked, views), slices(items, views).swapaxes(1, 2)
-    return (np.float32(views) * one @ other).astype(np.float32)
+    queries_by_view, items_by_view = slices(asked, views), slices(items, views).swapaxes(1, 2)
+    return (np.float32(views) * queries_by_view @ items_by_view).astype(np.float32)

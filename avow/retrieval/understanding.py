@@ -231,14 +231,14 @@ def _other_language(
 
 def _words(text: str) -> list[_Word]:
     """The pieces of a query; endings such as "'s" are left away."""
-    found: list[_Word] = []
+    words: list[_Word] = []
     for match in _TOKEN.finditer(text):
         start = match.start()
         for number, piece in enumerate(_APOSTROPHE.split(match[0])):
             if not number or piece.lower() not in _ENDINGS:
-                found.append(_Word(piece, start, not found))
+                words.append(_Word(piece, start, not words))
             start += len(piece) + 1
-    return found
+    return words
 
 
 def _kind(content: int) -> Kind:

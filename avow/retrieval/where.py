@@ -82,7 +82,7 @@ class Where:
 
     @classmethod
     def parse(cls, text: str) -> "Where":
-        """Read a filter; a mistake is told with its place."""
+        """Read a filter; an error names the place of the mistake."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -119,10 +119,10 @@ class _Parser:
         self.tokens = self._tokens()
 
     def whole(self) -> Piece:
-        found = self._either()
+        piece = self._either()
         if self._next().kind != "end":
             raise self._wrong("expected 'and', 'or' or the end", self._next())
-        return found
+        return piece
 
     def _tokens(self) -> list[_Token]:
         tokens, place, end = [], 0, len(self.text.rstrip())
@@ -131,8 +131,8 @@ class _Parser:
             if not match:
                 start = place + len(self.text[place:]) - len(self.text[place:].lstrip())
                 unclosed = self.text[start] in "\"'"
-                told = "this quotation mark is never closed" if unclosed else "what is this?"
-                raise self._wrong(told, _Token("", "", start))
+                problem = "this quotation mark is never closed" if unclosed else "what is this?"
+                raise self._wrong(problem, _Token("", "", start))
             kind = str(match.lastgroup)
             tokens.append(_Token(kind, match[kind], match.start(kind)))
             place = match.end()
@@ -164,17 +164,17 @@ class _Parser:
         if self._is("not"):
             self.at += 1
             condition, values = self._not()
-            found = f"(NOT {condition})", values
+            piece = f"(NOT {condition})", values
         elif token.text == "(" and token.kind == "bracket":
             self.at += 1
-            found = self._either()
+            piece = self._either()
             if self._next().text != ")":
                 raise self._wrong("expected ')'", self._next())
             self.at += 1
         else:
-            found = self._comparison()
+            piece = self._comparison()
         self.depth -= 1
-        return found
+        return piece
 
     def _comparison(self) -> Piece:
         field, operator, value = (self._take() for _ in range(3))
@@ -240,11 +240,11 @@ class _Parser:
     def _is(self, word: str) -> bool:
         return self._next().kind == "word" and self._next().text.lower() == word
 
-    def _wrong(self, told: str, token: _Token) -> BadQuery:
+    def _wrong(self, problem: str, token: _Token) -> BadQuery:
         near = f" at {token.text!r}" if token.text else ""
         return BadQuery(
             f"The filter {self.text[:200]!r} is not understood at character "
-            f"{token.place + 1}{near}: {told}. Write it like 'year>=2024 and tag=dog'."
+            f"{token.place + 1}{near}: {problem}. Write it like 'year>=2024 and tag=dog'."
         )
 
 
@@ -254,9 +254,9 @@ def _merged(pieces: list[Piece]) -> list[Piece]:
     for condition, values in pieces:
         if condition in _MERGED:
             patterns.setdefault(condition, []).extend(json.loads(str(values[0])))
-    others = [piece for piece in pieces if piece[0] not in _MERGED]
-    joined = [(condition, (listed(*some),)) for condition, some in patterns.items()]
-    return list(dict.fromkeys([*joined, *others]))
+    rest = [piece for piece in pieces if piece[0] not in _MERGED]
+    joined = [(condition, (listed(*texts),)) for condition, texts in patterns.items()]
+    return list(dict.fromkeys([*joined, *rest]))
 
 
 def _unquoted(token: _Token) -> str:

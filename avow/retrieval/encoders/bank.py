@@ -30,10 +30,10 @@ def texts(home: Path | None) -> tuple[str, ...]:
     if path is None or not path.is_file():
         return ()
     try:
-        found = seals.read_document(path)["texts"]
-        if not all(isinstance(text, str) and text for text in found):
+        queries = seals.read_document(path)["texts"]
+        if not all(isinstance(text, str) and text for text in queries):
             raise ValueError("not all of them are texts")
-        return tuple(found)
+        return tuple(queries)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WrongCheckpoint(
             f"The reference queries {str(path)!r} cannot be read ({error}). Expected "
@@ -42,16 +42,16 @@ def texts(home: Path | None) -> tuple[str, ...]:
 
 
 def encoded(encoder: Encoder) -> Float32[np.ndarray, "queries dim"]:
-    """The vectors of an encoder's reference queries, encoded only where nobody has yet."""
-    given = encoder.packed_bank()
-    if given is not None:
-        return given
+    """The vectors of an encoder's reference queries, encoded only if they are not cached."""
+    packed_vectors = encoder.packed_bank()
+    if packed_vectors is not None:
+        return packed_vectors
     path = avow_home() / "banks" / f"{_identity(encoder)}.npz"
     try:
         with np.load(path, allow_pickle=False) as stored:  # zip archives carry checksums
-            kept = stored["vectors"]
-        if kept.shape == (len(encoder.bank), encoder.dim):
-            return kept.astype(np.float32)
+            cached = stored["vectors"]
+        if cached.shape == (len(encoder.bank), encoder.dim):
+            return cached.astype(np.float32)
     except Exception:
         pass  # not there yet, or damaged in some way: it can be made again
     vectors = np.asarray(encoder.encode_texts(encoder.bank), np.float32)
@@ -76,7 +76,7 @@ def packed(encoder: Encoder, home: Path | None) -> Float32[np.ndarray, "queries 
     except seals.Damaged as error:  # made again they would differ in the last digits
         raise damaged(path, error) from error
     except (OSError, SafetensorError):
-        return None  # of an earlier version, or of nobody knows whom: they can be made again
+        return None  # written by an earlier version or another program: they can be made again
     shapes = ((encoder.dim,), (encoder.dim,), (len(encoder.bank), encoder.dim))
     if (middle.shape, scale.shape, steps.shape) != shapes:
         return None

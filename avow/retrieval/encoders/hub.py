@@ -66,13 +66,17 @@ class HubEncoder(Encoder):
         place = place or name
         folder = model_files(place, needed=("config.json", "tokenizer.json"))
         config = read_config(name, folder)
-        made: Any = MODEL_MAPPING[type(config)] if type(config) in MODEL_MAPPING else None
-        if not hasattr(made, "get_image_features") or not hasattr(config, "text_config"):
+        network_class: Any = (
+            MODEL_MAPPING[type(config)] if type(config) in MODEL_MAPPING else None
+        )
+        if not hasattr(network_class, "get_image_features") or not hasattr(
+            config, "text_config"
+        ):
             raise BadRecipe(
                 f"{name!r} is a {config.model_type!r} model, which has no vectors for both "
                 "images and texts. Expected CLIP, SigLIP or SigLIP 2; choose another model."
             )
-        network = load(made, place, config)
+        network = load(network_class, place, config)
         look = _look(name, folder)
         try:
             words = AutoTokenizer.from_pretrained(
@@ -80,9 +84,9 @@ class HubEncoder(Encoder):
             )
             return cls(name, network, words, look, device)
         except Exception as error:  # its tokeniser and its first text meet any setting
-            told = " ".join(str(error).split())[:200]
+            message = " ".join(str(error).split())[:200]
             raise BadRecipe(
-                f"The model {name!r} encodes no text ({told}). Expected a model whose "
+                f"The model {name!r} encodes no text ({message}). Expected a model whose "
                 "tokeniser, sizes and weights go together; save or download it again."
             ) from error
 
@@ -106,12 +110,12 @@ class HubEncoder(Encoder):
             check_caption(text, f"Text {number}")
         parts = []
         for start in range(0, len(texts), _AT_ONCE):
-            given = self._tokens([*texts[start : start + _AT_ONCE]])
-            parts.append(_pooled(self.network.get_text_features(**given)))
+            tokens = self._tokens([*texts[start : start + _AT_ONCE]])
+            parts.append(_pooled(self.network.get_text_features(**tokens)))
         return unit(torch.cat(parts)).cpu().numpy()
 
     def _tokens(self, texts: list[str]) -> dict[str, Tensor]:
-        made = self.words(
+        tokens = self.words(
             [text.lower() for text in texts] if self.fixed_length else texts,
             padding="max_length" if self.fixed_length else True,
             max_length=self.longest,
@@ -119,7 +123,7 @@ class HubEncoder(Encoder):
             return_tensors="pt",
         )
         needed = ("input_ids",) if self.fixed_length else ("input_ids", "attention_mask")
-        return {key: made[key].to(self.device) for key in needed}
+        return {key: tokens[key].to(self.device) for key in needed}
 
 
 def _look(name: str, folder: Path) -> dict[str, Any]:
@@ -135,7 +139,7 @@ def _look(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def _pooled(found: Any) -> Float[Tensor, "items dim"]:
+def _pooled(output: Any) -> Float[Tensor, "items dim"]:
     """The vectors; newer versions of transformers hand them over inside a record."""
-    vectors = found if isinstance(found, Tensor) else found.pooler_output
+    vectors = output if isinstance(output, Tensor) else output.pooler_output
     return vectors.float()

@@ -72,7 +72,7 @@ def files_of(folder: Path) -> str:
 def unchanged(
     folders: Sequence[str | Path], index: Path | None, model: Deferred
 ) -> Report | None:
-    """The report of a run that finds nothing to do; nothing where there is something."""
+    """The report if nothing has changed since the last run, else None."""
     started = time.monotonic()
     index = index or avow_home() / "index"
     if not model.files or not (index / FILE).is_file():
@@ -86,10 +86,10 @@ def unchanged(
             row = link.execute(_CURRENT, [model.name, model.files]).fetchone()
             if row is None:
                 return None
-            found = survey(link, folders, index, *row)
-            if not found.nothing_to_do:
+            changes = survey(link, folders, index, *row)
+            if not changes.nothing_to_do:
                 return None
-            report = Report(unchanged=found.unchanged, skipped=skipped_files(link))
+            report = Report(unchanged=changes.unchanged, skipped=skipped_files(link))
         finally:
             link.close()
     report.seconds = time.monotonic() - started

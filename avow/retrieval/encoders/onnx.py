@@ -112,15 +112,15 @@ class OnnxEncoder(Encoder):
         session = self._session(TEXT)
         for part in _of_similar_length([len(row) for row in rows]):
             ids, present = padded([rows[place] for place in part])
-            found = session.run(None, {"ids": ids, "present": present})[0]
-            vectors[part] = np.asarray(found)
+            output = session.run(None, {"ids": ids, "present": present})[0]
+            vectors[part] = np.asarray(output)
         return vectors
 
     def _visual(
         self, pixels: np.ndarray, present: Bool[np.ndarray, "variants cells"]
     ) -> Float32[np.ndarray, "_ dim"]:
-        given = {"pixels": np.ascontiguousarray(pixels), "present": present}
-        return np.asarray(self._session(VISUAL).run(None, given)[0])
+        inputs = {"pixels": np.ascontiguousarray(pixels), "present": present}
+        return np.asarray(self._session(VISUAL).run(None, inputs)[0])
 
     @cached_property
     def _tokeniser(self) -> WordPieces:

@@ -34,11 +34,11 @@ def quick_texts(networks: Sequence[VectorMethod], fingerprint: str) -> Texts | N
             return None
         transformer = view.text.transformer
         path = avow_home() / "backbones" / f"text-{fingerprint}-{number}.onnx"
-        given = {
+        example = {
             "words": torch.zeros(2, 5, transformer.dim),
             "present": torch.ones(2, 5, dtype=torch.bool),
         }
-        run = exported(_Sentence(view, view.text), path, given, {0: "items", 1: "parts"})
+        run = exported(_Sentence(view, view.text), path, example, {0: "items", 1: "parts"})
         if run is None:
             return None
         runs.append((transformer, run))

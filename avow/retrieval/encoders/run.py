@@ -66,15 +66,15 @@ def open_with_torch(
             f"There is no model in {name!r}. Expected a folder made by `avow train` or "
             "`save_pretrained`, or a two-tower model saved by transformers; check the path."
         )
-    known = str(folder.resolve()) if folder.is_dir() else ALIASES.get(name, name)
-    return HubEncoder.open(known, device)
+    source = str(folder.resolve()) if folder.is_dir() else ALIASES.get(name, name)
+    return HubEncoder.open(source, device)
 
 
 def open_cached(name: str, device: str = "cpu") -> Encoder | None:
     """A model in the local cache of the hub; None where it is not there."""
-    known = ALIASES.get(name, name)
-    place = at_hand(known)
-    return None if place is None else HubEncoder.open(known, device, place)
+    source = ALIASES.get(name, name)
+    place = at_hand(source)
+    return None if place is None else HubEncoder.open(source, device, place)
 
 
 class ModelEncoder(Encoder):
@@ -152,11 +152,11 @@ class ModelEncoder(Encoder):
     def encode_without_cells(
         self, pixels: Num[np.ndarray, "..."]
     ) -> Float[np.ndarray, "variants dim"]:
-        seen = self.regions(pixels[None])
-        count = seen.features.shape[1]
+        regions = self.regions(pixels[None])
+        count = regions.features.shape[1]
         present = torch.cat([torch.ones(1, count), 1 - torch.eye(count)]).bool()
-        boxes = None if seen.boxes is None else seen.boxes.expand(count + 1, -1, -1)
-        features = seen.features.expand(count + 1, -1, -1)
+        boxes = None if regions.boxes is None else regions.boxes.expand(count + 1, -1, -1)
+        features = regions.features.expand(count + 1, -1, -1)
         return self.encode_regions(Regions(features, present, boxes))
 
     def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]:

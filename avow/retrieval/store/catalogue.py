@@ -32,7 +32,7 @@ FILE = "catalogue.sqlite"
 
 
 def open_catalogue(folder: Path, *, make: bool = False) -> sqlite3.Connection:
-    """Connect to the catalogue in `folder`; a missing one is made, or told about."""
+    """Connect to the catalogue in `folder`; a missing one is made, or refused."""
     path = folder / FILE
     if not make and not path.is_file():
         raise WrongIndex(
@@ -174,13 +174,13 @@ def sentences(path: Path) -> Iterator[None]:
 
 @contextmanager
 def damage_told(index: Path) -> Iterator[None]:
-    """The same, and cells of a type that nobody wrote are damage, too."""
+    """As `sentences`; values of an unexpected type are reported as damage, too."""
     try:
         with sentences(index):
             yield
     except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise damaged(index, f"a row cannot be read ({told})") from error
+        message = f"{type(error).__name__}: {error}"
+        raise damaged(index, f"a row cannot be read ({message})") from error
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What an index has to do: the files of some folders against what the catalogue knows.
+"""What an index has to do: the files of some folders compared with the catalogue.
 
 A file whose size, time and inode are as they were is not read. This looks at no vector
 and needs no model, so that a second run over unchanged folders is quick.
@@ -13,7 +13,7 @@ from pathlib import Path
 from avow.core import formats
 from avow.core.errors import BadData, WrongIndex
 from avow.retrieval.store.indexed_folders import covered, leads_out
-from avow.retrieval.store.walk import Seen, Walk, look, under, walk
+from avow.retrieval.store.walk import FileStat, Walk, look, under, walk
 
 FEW = 10
 """Files that may go from a folder without a question, whatever share of it they are."""
@@ -23,21 +23,21 @@ FEW = 10
 class Job:
     """A file to read."""
 
-    seen: Seen
+    stat: FileStat
     file: int | None
     """Its number in the catalogue, where it was indexed before."""
 
 
 @dataclass
 class Survey:
-    """How some folders differ from what an index knows of them."""
+    """How the files of some folders differ from those in the catalogue."""
 
     walk: Walk
     jobs: list[Job] = field(default_factory=list)
     missing: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Path and content of files that are not where they were."""
-    known: dict[str, int] = field(default_factory=dict)
-    """Files that the index knew below each root, where some are missing."""
+    indexed_before: dict[str, int] = field(default_factory=dict)
+    """How many files below each root were in the index; filled where some are missing."""
     unchanged: int = 0
     still_skipped: int = 0
     """Files that could not be read before, and have not changed."""
@@ -46,7 +46,7 @@ class Survey:
     skips_new: bool = False
 
     def absent(self, missing: Iterable[int]) -> dict[str, list[int]]:
-        """Missing files by root, where they are most of what was known below it.
+        """Missing files by root, where they are most of the files indexed below it.
 
         That is what a disk that is not mounted looks like. Files behind links out of the
         root do not count: they are no longer indexed.
@@ -60,7 +60,7 @@ class Survey:
         return {
             root: numbers
             for root, numbers in by_root.items()
-            if len(numbers) > FEW and 2 * len(numbers) > self.known[root]
+            if len(numbers) > FEW and 2 * len(numbers) > self.indexed_before[root]
         }
 
     @property
@@ -76,8 +76,8 @@ def survey(
     generation: int,
 ) -> Survey:
     """Compare `folders` with the catalogue, for one generation of one model's rows."""
-    found = Survey(walk(folders, leave_out=index))
-    known = {
+    changes = Survey(walk(folders, leave_out=index))
+    indexed = {
         path: (number, size, mtime_ns, inode, content)
         for number, path, size, mtime_ns, inode, content in link.execute(
             "SELECT id, path, size, mtime_ns, inode, content FROM files WHERE gone = 0"
@@ -85,49 +85,51 @@ def survey(
     }
     refused = {row[0]: row[1:] for row in link.execute(_REFUSED)}
     lacking = {row[0] for row in link.execute(_LACKING, [model, generation])}
-    for path, seen in found.walk.files.items():
-        about = (seen.size, seen.mtime_ns, seen.inode)
-        if path in known:
-            number = known[path][0]
-            if known[path][1:4] == about and number not in lacking:
-                found.unchanged += 1
+    for path, stat in changes.walk.files.items():
+        about = (stat.size, stat.mtime_ns, stat.inode)
+        if path in indexed:
+            number = indexed[path][0]
+            if indexed[path][1:4] == about and number not in lacking:
+                changes.unchanged += 1
             else:
-                found.jobs.append(Job(seen, number))
+                changes.jobs.append(Job(stat, number))
         elif (
             path in refused
             and refused[path][:3] == about
-            and not (refused[path][3] and _may_work_now(seen))
+            and not (refused[path][3] and _may_work_now(stat))
         ):
-            found.still_skipped += 1
+            changes.still_skipped += 1
         else:
-            found.jobs.append(Job(seen, None))
+            changes.jobs.append(Job(stat, None))
     homes = _noted_folders(index)
-    for path, (number, *_, content) in known.items():
-        if path in found.walk.files:
+    for path, (number, *_, content) in indexed.items():
+        if path in changes.walk.files:
             continue
-        if found.walk.covers(path):
-            found.missing[number] = (path, content)
+        if changes.walk.covers(path):
+            changes.missing[number] = (path, content)
         elif (
             number in lacking
             and not (homes and leads_out(path, homes))
-            and (seen := look(path)) is not None
+            and (stat := look(path)) is not None
         ):
             # of another folder, and new to this model: an index has one set of items
-            found.jobs.append(Job(seen, number))
-    if found.missing:
-        found.known = {
-            root: sum(under(path, [root]) for path in known) for root in found.walk.roots
+            changes.jobs.append(Job(stat, number))
+    if changes.missing:
+        changes.indexed_before = {
+            root: sum(under(path, [root]) for path in indexed) for root in changes.walk.roots
         }
-    met = found.walk.files.keys() | found.walk.skipped.keys()
-    found.skips_gone = [path for path in refused if path not in met and found.walk.covers(path)]
-    found.skips_new = bool(found.walk.skipped.keys() - refused.keys())
-    if not (found.walk.files or found.walk.skipped or found.missing):
+    met = changes.walk.files.keys() | changes.walk.skipped.keys()
+    changes.skips_gone = [
+        path for path in refused if path not in met and changes.walk.covers(path)
+    ]
+    changes.skips_new = bool(changes.walk.skipped.keys() - refused.keys())
+    if not (changes.walk.files or changes.walk.skipped or changes.missing):
         listed = ", ".join(repr(str(folder)) for folder in folders)
         raise BadData(
             f"There is nothing to index in {listed}. Expected photographs "
             f"({formats.titles()}) or texts (.txt, .csv, .jsonl); check the folder."
         )
-    return found
+    return changes
 
 
 _REFUSED = "SELECT path, size, mtime_ns, inode, again FROM skipped"
@@ -143,10 +145,10 @@ def skipped_files(link: sqlite3.Connection) -> list[tuple[str, str]]:
     return [(path, why) for path, why in rows]
 
 
-def _may_work_now(seen: Seen) -> bool:
-    """Whether what was in the way of a file is no longer there."""
-    installed = formats.may_be_readable_now(seen.suffix)
-    return os.access(seen.path, os.R_OK) if installed is None else installed
+def _may_work_now(stat: FileStat) -> bool:
+    """Whether a file that could not be read may be readable now."""
+    installed = formats.may_be_readable_now(stat.suffix)
+    return os.access(stat.path, os.R_OK) if installed is None else installed
 
 
 def _noted_folders(index: Path) -> list[str]:

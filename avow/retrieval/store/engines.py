@@ -38,15 +38,15 @@ class Searched:
         """Rows that the engine does not hold, and that are read here."""
         self.exact = engine is None or engine.exact
         if engine is not None:
-            known = engine.ids()
+            held = engine.ids()
             self.live = np.sort(ids[ids != DEAD])
-            self.gone = len(np.setdiff1d(known, self.live))
-            lacking = np.flatnonzero((ids != DEAD) & ~np.isin(ids, known))
+            self.gone = len(np.setdiff1d(held, self.live))
+            lacking = np.flatnonzero((ids != DEAD) & ~np.isin(ids, held))
             self.lacking = lacking
             if len(lacking) < _AT_ONCE:
                 ids, vectors = ids[lacking], vectors[lacking]
             else:
-                ids = np.where(np.isin(ids, known), DEAD, ids)
+                ids = np.where(np.isin(ids, held), DEAD, ids)
         self.rest = Exact.over(ids, vectors)
 
     def search(self, queries: Queries, k: int, among: Ids | None = None) -> Nearest:
@@ -56,14 +56,14 @@ class Searched:
         if among is not None:
             among = np.intersect1d(among, self.live)
         asked = k if among is not None else k + self.gone
-        known = self.engine.search(queries, asked, among)
-        real = np.isin(known[0], self.live)
-        ids = np.concatenate([known[0], rest[0]], 1)
-        scores = np.concatenate([np.where(real, known[1], -np.inf), rest[1]], 1)
+        nearest = self.engine.search(queries, asked, among)
+        real = np.isin(nearest[0], self.live)
+        ids = np.concatenate([nearest[0], rest[0]], 1)
+        scores = np.concatenate([np.where(real, nearest[1], -np.inf), rest[1]], 1)
         there = int(real.sum(1).min(initial=real.shape[1])) + rest[0].shape[1]
         order = np.lexsort((ids, -scores), axis=-1)[:, : min(k, there)]
-        found = np.take_along_axis(scores, order, 1).astype(np.float32)
-        return np.take_along_axis(ids, order, 1), found
+        best_scores = np.take_along_axis(scores, order, 1).astype(np.float32)
+        return np.take_along_axis(ids, order, 1), best_scores
 
     def close(self) -> None:
         if self.engine is not None:
@@ -100,7 +100,7 @@ def bring_up_to_date(
     anew: bool = False,
     allow_code: AllowCode = False,
 ) -> None:
-    """Make an engine hold exactly the live rows, and save it. anew: trust none it has."""
+    """Make an engine hold exactly the live rows, and save it. anew: replace all it has."""
     try:
         engine = open_engine(place, name, vectors.shape[1], allow_code)
     except WrongIndex:  # damaged: the rows have all that is needed to make it again
@@ -110,9 +110,9 @@ def bring_up_to_date(
         return
     if anew:
         engine.delete(engine.ids())
-    known = engine.ids()
-    engine.delete(np.setdiff1d(known, ids[ids != DEAD]))
-    rows = np.flatnonzero((ids != DEAD) & ~np.isin(ids, known))
+    held = engine.ids()
+    engine.delete(np.setdiff1d(held, ids[ids != DEAD]))
+    rows = np.flatnonzero((ids != DEAD) & ~np.isin(ids, held))
     for start in range(0, len(rows), _AT_ONCE):
         part = rows[start : start + _AT_ONCE]
         engine.add(ids[part], np.asarray(vectors[part], np.float32))
@@ -120,10 +120,10 @@ def bring_up_to_date(
     engine.close()
 
 
-def forget_engines(engines: Path, kept: str | None = None) -> None:
+def forget_engines(engines: Path, keep: str | None = None) -> None:
     """Remove the engines saved below a folder, all but one, with what they keep elsewhere."""
     for place in sorted(engines.iterdir()) if engines.is_dir() else ():
-        if place.name == kept:
+        if place.name == keep:
             continue
         if place.name in folder.names(indexes):  # the name of a folder imports nothing else
             _kind(place.name).forget(place)
@@ -131,5 +131,5 @@ def forget_engines(engines: Path, kept: str | None = None) -> None:
 
 
 def _kind(name: str, allow_code: AllowCode = False) -> type[Index]:
-    found: Any = folder.find(indexes, name, allow_code=allow_code)
-    return found.build.__annotations__["return"]
+    module: Any = folder.find(indexes, name, allow_code=allow_code)
+    return module.build.__annotations__["return"]

@@ -22,8 +22,8 @@ PATIENCE = 2.0
 
 
 @dataclass(frozen=True)
-class Said:
-    """What somebody said of an answer."""
+class Feedback:
+    """Whether somebody called an answer good."""
 
     query: dict[str, Any]
     item_id: int
@@ -63,12 +63,12 @@ def set_feedback(
             ) from error
 
 
-def read_feedback(link: sqlite3.Connection) -> list[Said]:
-    """Everything that was said, oldest first; rows that hold no query have an empty one."""
+def read_feedback(link: sqlite3.Connection) -> list[Feedback]:
+    """All feedback, oldest first; rows that hold no query have an empty one."""
     rows = link.execute(
         "SELECT query, item, good, happened FROM feedback ORDER BY id"
     ).fetchall()
-    return [Said(_query(row[0]), row[1], bool(row[2]), row[3]) for row in rows]
+    return [Feedback(_query(row[0]), row[1], bool(row[2]), row[3]) for row in rows]
 
 
 def checked(query: dict[str, Any]) -> str:

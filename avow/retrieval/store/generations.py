@@ -116,17 +116,17 @@ def compact(writer: Writer) -> Writer:
     fresh = writer.generation + 1
     blocks: dict[str, Noted] = {}
     for old in writer.files():
-        new, known = old.beside(fresh), blocks.setdefault(old.path.stem, {})
+        new, checksums = old.beside(fresh), blocks.setdefault(old.path.stem, {})
         new.path.unlink(missing_ok=True)
         new.settle(0)
-        kept = writer.verified(old).data
+        old_rows = writer.verified(old).data
         for start in range(0, len(rows), _COPIED_AT_ONCE):
-            data = new.write(start, kept[rows[start : start + _COPIED_AT_ONCE]])
-            known |= continued(known, new, start, data)
+            data = new.write(start, old_rows[rows[start : start + _COPIED_AT_ONCE]])
+            checksums |= continued(checksums, new, start, data)
     with changing_for_good(link):
         link.execute(_NEW, [model, fresh, len(rows), writer.half, writer.engine])
-        for name, known in blocks.items():
-            note(link, model, fresh, name, known)
+        for name, checksums in blocks.items():
+            note(link, model, fresh, name, checksums)
         link.executemany(
             "INSERT INTO stored VALUES (?, ?, ?, ?)",
             [(model, fresh, item, row) for row, (item, _) in enumerate(named)],
@@ -136,31 +136,31 @@ def compact(writer: Writer) -> Writer:
     return Writer(link, space, fresh)
 
 
-def drop_others(link: sqlite3.Connection, model: str, kept: int) -> None:
+def drop_others(link: sqlite3.Connection, model: str, keep: int) -> None:
     """Forget which rows the other generations had."""
     for table, column in (
         ("stored", "generation"),
         ("generations", "number"),
         ("blocks", "generation"),
     ):
-        link.execute(f"DELETE FROM {table} WHERE model = ? AND {column} != ?", [model, kept])
+        link.execute(f"DELETE FROM {table} WHERE model = ? AND {column} != ?", [model, keep])
 
 
 def _earlier(writer: Writer) -> list[Space]:
     """Models of the same name with other weights: nobody can ask them any more."""
     index = writer.space.folder.parent.parent
-    others = writer.link.execute(
+    rows = writer.link.execute(
         "SELECT fingerprint FROM models WHERE fingerprint != ?", [writer.model]
     ).fetchall()
-    found = []
-    for space in (Space(index, row[0]) for row in others):
+    earlier = []
+    for space in (Space(index, row[0]) for row in rows):
         try:
             same = space.manifest()["model"] == writer.about["model"]
         except WrongIndex:
             same = True  # without its manifest it is of no use to anybody
         if same:
-            found.append(space)
-    return found
+            earlier.append(space)
+    return earlier
 
 
 def _clear(folder: Path) -> None:
@@ -174,9 +174,9 @@ def _clear(folder: Path) -> None:
 
 def _remove_strangers(writer: Writer) -> None:
     """Folders of models that the catalogue does not know, or knows no more."""
-    known = {row[0] for row in writer.link.execute("SELECT fingerprint FROM models")}
+    fingerprints = {row[0] for row in writer.link.execute("SELECT fingerprint FROM models")}
     for folder in writer.space.folder.parent.iterdir():
-        if folder.name not in known:
+        if folder.name not in fingerprints:
             forget_engines(Space(folder.parent.parent, folder.name).engines)
             shutil.rmtree(folder, ignore_errors=True)
 

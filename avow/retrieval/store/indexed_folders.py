@@ -31,7 +31,9 @@ def covered(index: Path, needed: bool = False) -> list[str]:
         folders = noted[_KEY]
         if not checksums.intact(noted):
             raise ValueError("its checksum does not fit")
-        if not isinstance(folders, list) or not all(isinstance(one, str) for one in folders):
+        if not isinstance(folders, list) or not all(
+            isinstance(folder, str) for folder in folders
+        ):
             raise ValueError("it does not list folders")
         return folders
     except FileNotFoundError as error:
@@ -54,9 +56,11 @@ def cover(index: Path, folders: Iterable[str], anew: bool = False) -> None:
             raise
         before, fresh = [], True
     every = sorted({*before, *folders})
-    kept = [one for one in every if not any(_inside(one, other) for other in every)]
-    if fresh or kept != before or not _is_sealed(index / FILE):
-        sealed = checksums.sealed({_KEY: kept})
+    outermost = [
+        folder for folder in every if not any(_inside(folder, other) for other in every)
+    ]
+    if fresh or outermost != before or not _is_sealed(index / FILE):
+        sealed = checksums.sealed({_KEY: outermost})
         write_text(index / FILE, json.dumps(sealed, ensure_ascii=False, indent=1))
 
 

@@ -19,34 +19,34 @@ from avow.retrieval.store.writer import Entry, Filing, Writer
 
 
 class Run:
-    """Brings one model's rows up to date with what a survey found."""
+    """Brings one model's rows up to date with the changes of a survey."""
 
     def __init__(
         self,
         writer: Writer,
         encoder: Encoder,
-        found: Survey,
+        changes: Survey,
         batch: int,
         workers: int,
         prune: bool = False,
     ):
         """prune: forget missing files even where they are most of a folder."""
         self.prune = prune
-        self.writer, self.encoder, self.found = writer, encoder, found
+        self.writer, self.encoder, self.changes = writer, encoder, changes
         self.batch, self.workers, self.link = batch, workers, writer.link
-        self.report = Report(unchanged=found.unchanged)
+        self.report = Report(unchanged=changes.unchanged)
         self.refused = 0
         self.waiting: list[Entry] = []
-        self.missing = dict(found.missing)
+        self.missing = dict(changes.missing)
         self.homeless: dict[str, list[int]] = {}
         """Missing files by content, to be recognised elsewhere."""
-        for number, (_, content) in found.missing.items():
+        for number, (_, content) in changes.missing.items():
             self.homeless.setdefault(content, []).append(number)
-        self.known = {row[0] for row in self.link.execute(_KNOWN, self._space())}
+        self.stored_contents = {row[0] for row in self.link.execute(_CONTENTS, self._space())}
 
     def go(self, progress: Callable[[Progress], None], stop: Callable[[], bool]) -> Report:
-        total = len(self.found.jobs)
-        self.writer.list_skipped(self.found.walk.skipped, self.found.skips_gone)
+        total = len(self.changes.jobs)
+        self.writer.list_skipped(self.changes.walk.skipped, self.changes.skips_gone)
         progress(Progress(0, total, 0))
         pool = ThreadPoolExecutor(self.workers, "avow-read")
         try:
@@ -68,21 +68,23 @@ class Run:
 
     def _forget_missing(self) -> None:
         """Forget what is gone, but not most of a folder at once."""
-        absent = {} if self.prune else self.found.absent(self.missing)
-        kept = {number for numbers in absent.values() for number in numbers}
-        gone = [number for number in self.missing if number not in kept]
+        absent = {} if self.prune else self.changes.absent(self.missing)
+        keep = {number for numbers in absent.values() for number in numbers}
+        gone = [number for number in self.missing if number not in keep]
         self.writer.forget(gone)
         self.report.deleted = len(gone)
         self.report.absent = [
-            Absent(root, len(numbers), self.found.known[root])
+            Absent(root, len(numbers), self.changes.indexed_before[root])
             for root, numbers in absent.items()
         ]
 
     def _ahead(self, pool: ThreadPoolExecutor) -> Iterator[tuple[Job, Future[Loaded]]]:
         """Files in order, a bounded number of them being read meanwhile."""
         waiting: deque[tuple[Job, Future[Loaded]]] = deque()
-        for job in self.found.jobs:
-            waiting.append((job, pool.submit(load, job.seen, self.encoder.prepare, self.known)))
+        for job in self.changes.jobs:
+            waiting.append(
+                (job, pool.submit(load, job.stat, self.encoder.prepare, self.stored_contents))
+            )
             if len(waiting) > 2 * self.batch + self.workers:
                 yield waiting.popleft()
         while waiting:
@@ -104,26 +106,26 @@ class Run:
             self.report.new += 1
         elif before != loaded.content:
             self.report.changed += 1
-        elif to_encode:  # known, and new to this model
+        elif to_encode:  # unchanged, but this model has no vector of it yet
             self.report.new += 1
         else:
             self.report.unchanged += 1
 
     def _refuse(self, job: Job, error: Unreadable) -> None:
-        """List a file; what was known of it is gone, unless it may come back."""
-        self.writer.skip(job.seen, str(error), error.again)
+        """List a file as skipped; forget its items, unless it may be readable later."""
+        self.writer.skip(job.stat, str(error), error.again)
         self.refused += 1
         if job.file is not None and not error.again:
             self.writer.forget([job.file])
 
     def _moved(self, loaded: Loaded) -> int | None:
-        """The number of a missing file with this content, now found again."""
+        """The number of a missing file with the same content, which has been moved here."""
         numbers = self.homeless.get(loaded.content)
         if not numbers:
             return None
         number = numbers.pop()
         del self.missing[number]
-        self.writer.move(number, loaded.seen)
+        self.writer.move(number, loaded.stat)
         return number
 
     def _content(self, number: int | None) -> str:
@@ -134,12 +136,12 @@ class Run:
 
     def _plan(self, loaded: Loaded, number: int | None) -> bool:
         """Decide for each item whether it stays, needs a vector, or is new."""
-        filing = Filing(loaded.seen, loaded.content, number, set())
+        filing = Filing(loaded.stat, loaded.content, number, set())
         rows = self.link.execute(_ITEMS, [*self._space(), number])
-        known = {part: rest for part, *rest in rows}
+        stored = {part: rest for part, *rest in rows}
         wanted = []
-        for fresh in [self._twin(loaded.content)] if loaded.known else loaded.items:
-            item, content, row = known.get(fresh.part, (None, None, None))
+        for fresh in [self._twin(loaded.content)] if loaded.is_stored else loaded.items:
+            item, content, row = stored.get(fresh.part, (None, None, None))
             same = content == fresh.content
             if same and item is not None:
                 filing.keep.add(item)
@@ -200,7 +202,7 @@ _STORED = """
 FROM items JOIN stored ON item = items.id AND model = ? AND generation = ?
 WHERE kind = 'image' AND part = ''
 """
-_KNOWN = "SELECT DISTINCT content " + _STORED
+_CONTENTS = "SELECT DISTINCT content " + _STORED
 _TWIN = "SELECT items.id, row, width, height, taken, look " + _STORED + " AND content = ?"
 _ITEMS = """
 SELECT part, items.id, content, row FROM items

@@ -39,22 +39,22 @@ def inspect_index(index: Path) -> list[Damage]:
     """All damage of an index; none where it is intact."""
     if not (index / FILE).is_file() and not (index / "models").is_dir():
         open_catalogue(index)  # says that there is no index
-    found = [Damage(str(index / FILE), what, REBUILD) for what in catalogue_damage(index)]
+    damage = [Damage(str(index / FILE), what, REBUILD) for what in catalogue_damage(index)]
     try:
         link = open_catalogue(index)
     except WrongIndex:
-        return found
+        return damage
     try:
         with damage_told(index):
             for model in current_models(link, index):
-                found += _of_model(link, Space(index, model), is_sealed(link), bool(found))
-            found += _of_folders(link, index)
+                damage += _of_model(link, Space(index, model), is_sealed(link), bool(damage))
+            damage += _of_folders(link, index)
     except WrongIndex as error:
-        if not found:
-            found.append(Damage(str(index / FILE), str(error), REBUILD))
+        if not damage:
+            damage.append(Damage(str(index / FILE), str(error), REBUILD))
     finally:
         link.close()
-    return found
+    return damage
 
 
 def catalogue_damage(index: Path) -> list[str]:
@@ -67,13 +67,13 @@ def catalogue_damage(index: Path) -> list[str]:
         return [str(error)]
     try:
         with damage_told(index):
-            told = [row[0] for row in link.execute(f"PRAGMA integrity_check({_SHOWN})")]
-            found = [f"SQLite finds: {one}" for one in told if one != "ok"]
-            if not found:
-                found += _orphans(link)
+            messages = [row[0] for row in link.execute(f"PRAGMA integrity_check({_SHOWN})")]
+            damage = [f"SQLite finds: {message}" for message in messages if message != "ok"]
+            if not damage:
+                damage += _orphans(link)
                 if is_sealed(link):
-                    found += _rows(link)
-            return found
+                    damage += _rows(link)
+            return damage
     except WrongIndex as error:
         return [str(error)]
     finally:
@@ -82,20 +82,20 @@ def catalogue_damage(index: Path) -> list[str]:
 
 def _rows(link: sqlite3.Connection) -> list[str]:
     """Rows whose checksums do not fit, and tables that have lost some."""
-    found = []
+    damage = []
     for table in COLUMNS:
         wrong = f"SELECT count(*) FROM {table} NOT INDEXED WHERE NOT {intact(table)}"
         if count := link.execute(wrong).fetchone()[0]:
-            found.append(f"{count} damaged rows in the table {table!r}")
+            damage.append(f"{count} damaged rows in the table {table!r}")
         elif not sums_agree(link, table):
-            found.append(f"rows are missing from the table {table!r}")
-    wrong, seen = damaged_items(link)
+            damage.append(f"rows are missing from the table {table!r}")
+    wrong, present = damaged_items(link)
     if wrong:
         listed = ", ".join(map(str, wrong[:_SHOWN]))
-        found.append(f"the descriptions of {len(wrong)} items have changed: {listed}")
-    if len(seen) != link.execute("SELECT count(*) FROM items NOT INDEXED").fetchone()[0]:
-        found.append("items are there whose files are not")
-    return found
+        damage.append(f"the descriptions of {len(wrong)} items have changed: {listed}")
+    if len(present) != link.execute("SELECT count(*) FROM items NOT INDEXED").fetchone()[0]:
+        damage.append("items are there whose files are not")
+    return damage
 
 
 _ORPHANS = {
@@ -130,9 +130,9 @@ def _of_model(
         about = space.manifest(sealed=sealed)
     except WrongIndex as error:
         return [Damage(path, str(error), REBUILD)]
-    found = []
-    if told := space.bank_damage(about):
-        found.append(Damage(str(space.folder / BANK), told, REBUILD))
+    damage = []
+    if why := space.bank_damage(about):
+        damage.append(Damage(str(space.folder / BANK), why, REBUILD))
     try:
         with damage_told(index):
             state = read_state(link, space, about, None)
@@ -140,20 +140,20 @@ def _of_model(
         engine = "Faiss" in str(error)
         if not catalogue_is_damaged or engine:
             run = AGAIN if engine else REBUILD
-            found.append(Damage(str(space.folder), str(error), run))
+            damage.append(Damage(str(space.folder), str(error), run))
     else:
-        found += _of_rows(state)
+        damage += _of_rows(state)
         state.searched.close()
-    return found + _of_trust(link, space, sealed)
+    return damage + _of_trust(link, space, sealed)
 
 
 def _of_rows(state: State) -> list[Damage]:
-    found = []
+    damage = []
     for blocks in filter(None, (state.vectors, state.usual)):
         for block in blocks.damages():
-            told = damaged_rows(blocks.rows, block)
-            found.append(Damage(str(blocks.rows.path), str(told), REBUILD))
-    return found
+            error = damaged_rows(blocks.rows, block)
+            damage.append(Damage(str(blocks.rows.path), str(error), REBUILD))
+    return damage
 
 
 def _of_trust(link: sqlite3.Connection, space: Space, sealed: bool) -> list[Damage]:
@@ -162,19 +162,19 @@ def _of_trust(link: sqlite3.Connection, space: Space, sealed: bool) -> list[Dama
     if sealed:
         query = "SELECT name FROM attached WHERE model = ?"
         names |= {str(row[0]) for row in link.execute(query, [space.fingerprint])}
-    found = []
+    damage = []
     for name in sorted(names):
         try:
             Policy.load(space.folder / name)
         except AvowError as error:
-            found.append(Damage(str(space.folder / name), str(error), CALIBRATE))
-    return found
+            damage.append(Damage(str(space.folder / name), str(error), CALIBRATE))
+    return damage
 
 
 def _of_folders(link: sqlite3.Connection, index: Path) -> list[Damage]:
     try:
-        some = link.execute("SELECT 1 FROM files LIMIT 1").fetchone()
-        covered(index, needed=is_sealed(link) and some is not None)
+        first_file = link.execute("SELECT 1 FROM files LIMIT 1").fetchone()
+        covered(index, needed=is_sealed(link) and first_file is not None)
     except (WrongIndex, sqlite3.Error) as error:
         return [Damage(str(index / FOLDERS), str(error), REBUILD)]
     return []

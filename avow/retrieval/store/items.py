@@ -61,10 +61,12 @@ def read_items(link: sqlite3.Connection, ids: list[int], index: Path) -> dict[in
         if not row[12] or (sealed and row[13] != seal_tags(tags.get(row[0], ()))):
             raise damaged(index, f"the description of item {row[0]} has changed")
     items = {row[0]: _item(row, tags.get(row[0], [])) for row in rows}
-    hidden = outside(index, {one.path for one in items.values() if one.kind == "text"})
+    hidden = outside(
+        index, {described.path for described in items.values() if described.kind == "text"}
+    )
     return {
-        number: replace(one, text=None) if one.path in hidden else one
-        for number, one in items.items()
+        number: replace(described, text=None) if described.path in hidden else described
+        for number, described in items.items()
     }
 
 
@@ -99,14 +101,14 @@ class ItemCheck:
     def _check(self, link: sqlite3.Connection) -> None:
         if self._upto and self._up_to(link) != self._sums:
             self._upto, self._sums = 0, (0, 0.0, 0.0)
-        wrong, seen = damaged_items(link, self._upto)
+        wrong, present = damaged_items(link, self._upto)
         if wrong:
             raise damaged(self.index, f"the description of item {wrong[0]} has changed")
         count = link.execute("SELECT count FROM sums WHERE name = 'items'").fetchone()
-        if count is None or count[0] != len(seen) + self._sums[0]:
+        if count is None or count[0] != len(present) + self._sums[0]:
             raise damaged(self.index, "rows of the table 'items' are missing")
-        if seen:
-            self._upto = max(seen)
+        if present:
+            self._upto = max(present)
             self._sums = self._up_to(link)
 
     def _up_to(self, link: sqlite3.Connection) -> tuple[int, float, float]:
@@ -120,7 +122,7 @@ class ItemCheck:
 def damaged_items(link: sqlite3.Connection, after: int = 0) -> tuple[list[int], set[int]]:
     """Items with a higher number: which are damaged, and which are there at all.
 
-    They are read the way a filter reads them, so that a search tree that leads astray shows.
+    They are read the way a filter reads them, so that a damaged search tree is noticed.
     """
     rows = link.execute(
         f"SELECT items.id, tagged, {intact('items')} AND {intact('files')} FROM items "
@@ -133,11 +135,11 @@ def damaged_items(link: sqlite3.Connection, after: int = 0) -> tuple[list[int], 
         "WHERE items.id > ? ORDER BY items.id",
         [after],
     )
-    seen = {
-        item: seal_tags([tag for _, tag in some])
-        for item, some in groupby(pairs, itemgetter(0))
+    sealed = {
+        item: seal_tags([tag for _, tag in group])
+        for item, group in groupby(pairs, itemgetter(0))
     }
     wrong = {row[0] for row in rows if not row[2]}
-    both = tagged.keys() | seen.keys()
-    wrong |= {item for item in both if tagged.get(item) != seen.get(item)}
+    both = tagged.keys() | sealed.keys()
+    wrong |= {item for item in both if tagged.get(item) != sealed.get(item)}
     return sorted(wrong), {row[0] for row in rows}

@@ -25,7 +25,7 @@ else:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the index in `folder` for writing; somebody else's hold is told about."""
+    """Hold the index in `folder` for writing; another writer's lock is refused."""
     path = folder / "writer.lock"
     with path.open("a+") as stream:
         try:

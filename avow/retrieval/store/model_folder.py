@@ -90,7 +90,7 @@ class Space:
             try:
                 about["bank_checksum"] = checksums.of_file(self.folder / BANK)
             except OSError:
-                about["bank_checksum"] = ""  # missing: whoever needs it is told
+                about["bank_checksum"] = ""  # missing: reported when it is needed
         self._write(about)
 
     def _write(self, about: dict[str, Any]) -> None:
@@ -108,10 +108,10 @@ class Space:
         if not about["bank"]:
             return None
         try:
-            found = checksums.of_file(self.folder / BANK)
+            checksum = checksums.of_file(self.folder / BANK)
         except OSError as error:
             return str(error)
-        if found != about.get("bank_checksum", found):
+        if checksum != about.get("bank_checksum", checksum):
             return "its checksum does not fit"
         return None
 
@@ -126,10 +126,10 @@ class Space:
     @cached_property
     def bank(self) -> Float32[np.ndarray, "queries dim"]:
         about = self.manifest()
-        told = self.bank_damage(about)
+        damage = self.bank_damage(about)
         try:
-            if told:
-                raise ValueError(told)
+            if damage:
+                raise ValueError(damage)
             vectors = np.load(self.folder / BANK, allow_pickle=False)
             if vectors.shape != (about["bank"], about["dim"]) or vectors.dtype != np.float32:
                 raise ValueError(f"it holds {vectors.dtype} {vectors.shape}")
@@ -158,11 +158,11 @@ class Space:
             except OSError:  # Windows keeps a mapped file; the next writer tries again
                 pass
 
-    def remove_others(self, kept: set[int]) -> None:
+    def remove_others(self, keep: set[int]) -> None:
         """Forget every generation that the catalogue does not name."""
         for path in self.folder.glob("vectors.*"):
             number = path.suffix[1:]
-            if number.isdigit() and int(number) not in kept:
+            if number.isdigit() and int(number) not in keep:
                 self.remove(int(number))
 
     def usual_rows(
@@ -173,11 +173,13 @@ class Space:
         items = vectors.reshape(len(vectors), views, -1).swapaxes(0, 1)
         asked = self.bank.reshape(len(self.bank), views, -1).swapaxes(0, 1)
         scores = np.matmul(asked, items.swapaxes(1, 2)) * np.float32(views)
-        found = Background.from_scores([scores], about["tau"], TOP)
+        background = Background.from_scores([scores], about["tau"], TOP)
         rows = np.full((len(vectors), views, _NUMBERS), -np.inf, np.float32)
-        for place, numbers in enumerate((found.log_mean, found.mean, found.spread)):
+        for place, numbers in enumerate(
+            (background.log_mean, background.mean, background.spread)
+        ):
             rows[..., place] = numbers.T
-        rows[..., 3 : 3 + found.top.shape[-1]] = found.top.swapaxes(0, 1)
+        rows[..., 3 : 3 + background.top.shape[-1]] = background.top.swapaxes(0, 1)
         return rows.reshape(len(vectors), -1)
 
     def background(
@@ -186,14 +188,14 @@ class Space:
         """The same numbers as trust reads them."""
         views = about["views"]
         parts = rows.reshape(len(rows), views, _NUMBERS).swapaxes(0, 1)
-        kept = min(TOP, about["bank"])
+        top = min(TOP, about["bank"])
         return Background(
             about["bank"],
             about["tau"],
             parts[..., 0],
             parts[..., 1],
             parts[..., 2],
-            parts[..., 3 : 3 + kept],
+            parts[..., 3 : 3 + top],
         )
 
 

@@ -28,14 +28,14 @@ def group_alike(writer: Writer) -> None:
             "SELECT id, look FROM items WHERE gone = 0 AND kind = 'image' AND look NOT NULL"
         )
     )
-    rows = np.array([row for row, one in enumerate(ids.tolist()) if one in looks], np.int64)
+    rows = np.array([row for row, item in enumerate(ids.tolist()) if item in looks], np.int64)
     chosen = ids[rows]
-    found = heads(
+    head_of = heads(
         chosen,
-        np.array([looks[one] for one in chosen.tolist()], np.int64),
+        np.array([looks[item] for item in chosen.tolist()], np.int64),
         np.asarray(vectors[rows], np.float32),
     )
-    writer.group(found)
+    writer.group(head_of)
 
 
 def heads(
@@ -47,22 +47,22 @@ def heads(
     """For each item that is like an earlier one, the id of the head of its group."""
     unique, which = np.unique(looks, return_inverse=True)
     near: dict[int, set[int]] = defaultdict(set)
-    for one, other in _near_pairs(unique.view(np.uint64)):
-        near[one].add(other)
-        near[other].add(one)
+    for first, second in _near_pairs(unique.view(np.uint64)):
+        near[first].add(second)
+        near[second].add(first)
     leaders: dict[int, list[int]] = defaultdict(list)
-    found: dict[int, int] = {}
+    head_of: dict[int, int] = {}
     for place in np.argsort(ids, kind="stable").tolist():
         look = int(which[place])
-        rivals = [head for one in (look, *sorted(near[look])) for head in leaders[one]]
+        rivals = [head for hashed in (look, *sorted(near[look])) for head in leaders[hashed]]
         if rivals:
             similar = vectors[rivals] @ vectors[place]
             best = int(similar.argmax())
             if similar[best] >= nearest:
-                found[int(ids[place])] = int(ids[rivals[best]])
+                head_of[int(ids[place])] = int(ids[rivals[best]])
                 continue
         leaders[look].append(place)
-    return found
+    return head_of
 
 
 def _near_pairs(looks: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -73,15 +73,15 @@ def _near_pairs(looks: np.ndarray) -> Iterator[tuple[int, int]]:
         order = np.argsort(slices, kind="stable")
         edges = np.flatnonzero(np.diff(slices[order])) + 1
         for group in np.split(order, edges):
-            for place, one in enumerate(group[:-1].tolist()):
-                others = group[place + 1 :]
-                for other in others[
-                    _apart(looks[one : one + 1], looks[others]) <= FARTHEST
+            for place, first in enumerate(group[:-1].tolist()):
+                later = group[place + 1 :]
+                for second in later[
+                    _apart(looks[first : first + 1], looks[later]) <= FARTHEST
                 ].tolist():
-                    yield one, other
+                    yield first, second
 
 
-def _apart(one: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _apart(first: np.ndarray, later: np.ndarray) -> np.ndarray:
     """In how many bits hashes differ."""
-    parts = (one ^ others).view(np.uint16).reshape(len(others), 4)
+    parts = (first ^ later).view(np.uint16).reshape(len(later), 4)
     return _COUNTS[parts].sum(1)

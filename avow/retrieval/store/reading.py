@@ -20,7 +20,7 @@ from PIL import ExifTags, Image, ImageOps
 
 from avow.core import photographs
 from avow.core.formats import is_picture, may_be_readable_now
-from avow.retrieval.store.walk import TABLES, Seen
+from avow.retrieval.store.walk import TABLES, FileStat
 
 LARGEST_FILE = 512 * 2**20
 LARGEST_TEXT = 2**20
@@ -58,25 +58,30 @@ class Fresh:
     tags: tuple[str, ...] = ()
     pixels: np.ndarray | None = None
     vector: np.ndarray | None = None
-    """Where it is known already."""
+    """Where the index has it already."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A file's bytes by name, and its items; none where the content is known already."""
+    """The hash of a file's content, and its items; none where the index has that content."""
 
-    seen: Seen
+    stat: FileStat
     content: str
     items: list[Fresh] = field(default_factory=list)
-    known: bool = False
+    is_stored: bool = False
 
 
 def load(
-    seen: Seen, prepare: Callable[[Image.Image], np.ndarray], known: Container[str]
+    stat: FileStat,
+    prepare: Callable[[Image.Image], np.ndarray],
+    stored_contents: Container[str],
 ) -> Loaded:
-    """Read one file. known: contents whose vectors are at hand, so that none is decoded."""
+    """Read one file.
+
+    stored_contents: hashes of pictures whose vectors are stored; these are not decoded.
+    """
     try:
-        return _load(seen, prepare, known)
+        return _load(stat, prepare, stored_contents)
     except Unreadable:
         raise
     except MemoryError as error:
@@ -86,32 +91,34 @@ def load(
 
 
 def _load(
-    seen: Seen, prepare: Callable[[Image.Image], np.ndarray], known: Container[str]
+    stat: FileStat,
+    prepare: Callable[[Image.Image], np.ndarray],
+    stored_contents: Container[str],
 ) -> Loaded:
-    data, seen = _bytes_of(seen)
+    data, stat = _bytes_of(stat)
     content = hashlib.sha256(data).hexdigest()[:32]
-    if is_picture(seen.suffix):
-        if content in known:
-            return Loaded(seen, content, known=True)
-        return Loaded(seen, content, [_picture(data, content, prepare, seen.suffix)])
+    if is_picture(stat.suffix):
+        if content in stored_contents:
+            return Loaded(stat, content, is_stored=True)
+        return Loaded(stat, content, [_picture(data, content, prepare, stat.suffix)])
     text = _decoded(data)
-    if seen.suffix in TABLES:
-        return Loaded(seen, content, _table(text, seen.suffix))
+    if stat.suffix in TABLES:
+        return Loaded(stat, content, _table(text, stat.suffix))
     if len(data) > LARGEST_TEXT:
         raise Unreadable(f"a text of {len(data)} bytes; {LARGEST_TEXT} at most")
     text = _cut(text)
     if not text:
         raise Unreadable("holds no text")
-    return Loaded(seen, content, [Fresh("", "text", _named(text), text)])
+    return Loaded(stat, content, [Fresh("", "text", _named(text), text)])
 
 
-def _bytes_of(seen: Seen) -> tuple[bytes, Seen]:
+def _bytes_of(stat: FileStat) -> tuple[bytes, FileStat]:
     try:
         # a file that became a pipe since it was listed must not hold us up
-        handle = os.open(seen.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        handle = os.open(stat.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with open(handle, "rb") as stream:
             about = os.fstat(handle)
-            if about.st_ino != seen.inode:  # a link may have taken its place
+            if about.st_ino != stat.inode:  # a link may have taken its place
                 raise Unreadable("replaced while it was being read", again=True)
             if about.st_size > LARGEST_FILE:
                 raise Unreadable(f"{about.st_size} bytes; {LARGEST_FILE} at most")
@@ -120,21 +127,21 @@ def _bytes_of(seen: Seen) -> tuple[bytes, Seen]:
         raise Unreadable(f"cannot be read ({error.strerror or error})", again=True) from error
     if not data:
         raise Unreadable("empty: zero bytes")
-    return data, Seen(seen.path, about.st_size, about.st_mtime_ns, about.st_ino)
+    return data, FileStat(stat.path, about.st_size, about.st_mtime_ns, about.st_ino)
 
 
 def _picture(
     data: bytes, content: str, prepare: Callable[[Image.Image], np.ndarray], suffix: str
 ) -> Fresh:
     try:
-        with photographs.opened(io.BytesIO(data)) as one:
-            taken, keywords = _taken(one.exif), _keywords(one.exif)
-            prepared = prepare(one.image)
-            look = difference_hash(one.image)
+        with photographs.opened(io.BytesIO(data)) as photograph:
+            taken, keywords = _taken(photograph.exif), _keywords(photograph.exif)
+            prepared = prepare(photograph.image)
+            look = difference_hash(photograph.image)
     except photographs.Unreadable as error:
         needs_package = error.reason == "package" and may_be_readable_now(suffix) is not None
         raise Unreadable(str(error), again=needs_package) from error
-    size = one.width, one.height
+    size = photograph.width, photograph.height
     return Fresh("", "image", content, None, *size, taken, look, keywords, prepared)
 
 
@@ -150,8 +157,8 @@ def _taken(exif: Image.Exif) -> str | None:
     """When a camera says it took the picture; what it wrote may be anything."""
     try:
         inner = exif.get_ifd(ExifTags.IFD.Exif)
-        told = inner.get(ExifTags.Base.DateTimeOriginal) or exif.get(ExifTags.Base.DateTime)
-        match = _MOMENT.match(str(told or ""))
+        written = inner.get(ExifTags.Base.DateTimeOriginal) or exif.get(ExifTags.Base.DateTime)
+        match = _MOMENT.match(str(written or ""))
         if not match:
             return None
         year, month, day, hour, minute, second = map(int, match.groups("0"))
@@ -162,10 +169,10 @@ def _taken(exif: Image.Exif) -> str | None:
 
 def _keywords(exif: Image.Exif) -> tuple[str, ...]:
     """Words that photo software keeps with a picture, as Windows writes them."""
-    told = exif.get(_KEYWORDS)
-    if not isinstance(told, bytes):
+    written = exif.get(_KEYWORDS)
+    if not isinstance(written, bytes):
         return ()
-    words = told.decode("utf-16-le", "ignore").rstrip("\0").split(";")
+    words = written.decode("utf-16-le", "ignore").rstrip("\0").split(";")
     return _bounded(words)
 
 
@@ -212,21 +219,21 @@ def _rows(text: str, suffix: str) -> Iterator[dict[str, Any]]:
         raise Unreadable(f"a broken table ({' '.join(str(error).split())[:120]})") from error
 
 
-def _tags(told: Any) -> tuple[str, ...]:
-    words = told if isinstance(told, list) else str(told or "").replace(",", ";").split(";")
+def _tags(cell: Any) -> tuple[str, ...]:
+    words = cell if isinstance(cell, list) else str(cell or "").replace(",", ";").split(";")
     return _bounded(str(word) for word in words)
 
 
 def _bounded(words: Iterable[str]) -> tuple[str, ...]:
     """The first different words, as many and as long as tags may be."""
-    kept: dict[str, None] = {}
+    bounded: dict[str, None] = {}
     for word in words:
         word = word.strip()
         if word and len(word) <= LONGEST_TAG:
-            kept[word] = None
-            if len(kept) == MOST_TAGS:
+            bounded[word] = None
+            if len(bounded) == MOST_TAGS:
                 break
-    return tuple(kept)
+    return tuple(bounded)
 
 
 def _cut(text: str) -> str:

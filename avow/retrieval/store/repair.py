@@ -40,13 +40,14 @@ def _repaired(index: Path) -> tuple[sqlite3.Connection, list[str]]:
     link = open_catalogue(index, make=True)
     try:
         with changing(link):
-            kept = salvage(aside, link)
+            counts = salvage(aside, link)
     except BaseException:
         link.close()
         raise
     sentence = (
         f"The catalogue was damaged and is kept as {str(aside)!r}. Its intact rows were taken "
-        f"over: {kept['files']} files, {kept['items']} items, {kept['feedback']} judgements."
+        f"over: {counts['files']} files, {counts['items']} items, {counts['feedback']} "
+        "judgements."
     )
     return link, [sentence]
 

@@ -48,13 +48,13 @@ def note(
     )
 
 
-def continued(known: Noted, rows: Rows, start: int, data: bytes) -> Noted:
+def continued(checksums: Noted, rows: Rows, start: int, data: bytes) -> Noted:
     """The blocks that change when the bytes of more rows are put at `start`."""
     size, fresh = block_rows(rows), {}
     left, row = memoryview(data), start
     while left:
         block, inside = divmod(row, size)
-        count, checksum = known.get(block, (0, 0)) if inside else (0, 0)
+        count, checksum = checksums.get(block, (0, 0)) if inside else (0, 0)
         if count != inside:
             raise damaged(rows, block)
         taken = left[: (size - inside) * rows.row_bytes]
@@ -72,30 +72,34 @@ class Blocks:
     """The rows of one file, verified block by block as they are needed."""
 
     def __init__(
-        self, rows: Rows, data: np.ndarray, known: Noted | None, before: "Blocks | None" = None
+        self,
+        rows: Rows,
+        data: np.ndarray,
+        checksums: Noted | None,
+        before: "Blocks | None" = None,
     ):
-        """known: None where the rows were written without checksums: then finite is all
-        that vectors can be asked to be.
+        """checksums: None where the rows were written without them; then vectors are only
+        checked for NaN and infinite numbers.
 
         before: the same file as it was verified earlier; only what was added is verified.
         """
-        self.rows, self.data, self._known = rows, data, known
+        self.rows, self.data, self._checksums = rows, data, checksums
         self._size = block_rows(rows)
         self._lock = threading.Lock()
         count = -(-len(data) // self._size)
-        self._done = np.full(count, known is None and rows.path.stem != "vectors")
+        self._done = np.full(count, checksums is None and rows.path.stem != "vectors")
         self._verified: Noted = {}
-        if known is None:
+        if checksums is None:
             return
-        if len(known) != count or any(
-            known.get(block, (0, 0))[0] != self._rows_in(block) for block in range(count)
+        if len(checksums) != count or any(
+            checksums.get(block, (0, 0))[0] != self._rows_in(block) for block in range(count)
         ):
             raise damaged(rows, None)
         if before is not None and before.rows.path == rows.path:
             with before._lock:
                 self._verified = dict(before._verified)
             for block, about in self._verified.items():
-                self._done[block] = known[block] == about
+                self._done[block] = checksums[block] == about
 
     @property
     def complete(self) -> bool:
@@ -115,9 +119,9 @@ class Blocks:
                 if block in wrong:
                     continue
                 self._done[block] = True
-                if self._known is not None:
-                    self._verified[block] = self._known[block]
-        if wrong and self._known is None:
+                if self._checksums is not None:
+                    self._verified[block] = self._checksums[block]
+        if wrong and self._checksums is None:
             raise damaged(self.rows, wrong[0], "it holds NaN or infinite numbers")
         if wrong:
             raise damaged(self.rows, wrong[0])
@@ -137,13 +141,15 @@ class Blocks:
 
     def _is_intact(self, block: int) -> bool:
         start = block * self._size
-        if self._known is None:
+        if self._checksums is None:
             return bool(np.isfinite(self.data[start : start + self._size]).all())
-        seen, checksum = self._verified.get(block, (0, 0))
-        if seen > self._known[block][0]:
-            seen, checksum = 0, 0
-        part = self.data[start + seen : start + self._known[block][0]]
-        return zlib.crc32(np.ascontiguousarray(part).data, checksum) == self._known[block][1]
+        verified, checksum = self._verified.get(block, (0, 0))
+        if verified > self._checksums[block][0]:
+            verified, checksum = 0, 0
+        part = self.data[start + verified : start + self._checksums[block][0]]
+        return (
+            zlib.crc32(np.ascontiguousarray(part).data, checksum) == self._checksums[block][1]
+        )
 
     def _rows_in(self, block: int) -> int:
         return min(self._size, len(self.data) - block * self._size)
@@ -174,8 +180,8 @@ def _span(rows: Rows, block: int) -> str:
     return f"{block * size} to {(block + 1) * size - 1}"
 
 
-def forget(link: sqlite3.Connection, model: str, kept: Iterable[int] = ()) -> None:
-    """Remove the checksums of a model's generations but those that are kept."""
-    marks = list(kept)
+def forget(link: sqlite3.Connection, model: str, keep: Iterable[int] = ()) -> None:
+    """Remove the checksums of a model's generations except those to keep."""
+    marks = list(keep)
     few = f" AND generation NOT IN ({','.join('?' * len(marks))})" if marks else ""
     link.execute(f"DELETE FROM blocks WHERE model = ?{few}", [model, *marks])

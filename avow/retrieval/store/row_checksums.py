@@ -78,7 +78,7 @@ def seal_everything(link: sqlite3.Connection) -> None:
         tags.setdefault(item, []).append(tag)
     link.executemany(
         "UPDATE items SET tagged = ? WHERE id = ?",
-        [(seal_tags(some), item) for item, some in tags.items()],
+        [(seal_tags(names), item) for item, names in tags.items()],
     )
     link.execute(f"UPDATE items SET mark = {_mark('items')}")
     for table in COLUMNS:

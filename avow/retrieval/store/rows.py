@@ -37,13 +37,13 @@ class Rows:
         size = self.path.stat().st_size if self.path.exists() else 0
         if size < rows * self.row_bytes:
             raise self._short(rows, size)
-        made = not self.path.exists()
+        is_new = not self.path.exists()
         with room_needed(self.path):
             with self.path.open("ab") as stream:
                 if size > rows * self.row_bytes:
                     stream.truncate(rows * self.row_bytes)
                     os.fsync(stream.fileno())
-            if made and os.name != "nt":
+            if is_new and os.name != "nt":
                 folder = os.open(self.path.parent, os.O_RDONLY)
                 try:
                     os.fsync(folder)  # its name must last, too

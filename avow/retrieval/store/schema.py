@@ -92,4 +92,4 @@ KEYS = {
 
 
 def statements(script: str) -> list[str]:
-    return [one.strip() for one in script.split(";\n") if one.strip()]
+    return [part.strip() for part in script.split(";\n") if part.strip()]

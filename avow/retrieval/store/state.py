@@ -40,7 +40,7 @@ class State:
     vectors: Blocks
     usual: Blocks | None
     searched: Searched
-    known: Int64[np.ndarray, " items"]
+    live_ids: Int64[np.ndarray, " items"]
     """Live ids, ascending."""
     rows: Int64[np.ndarray, " items"]
     """The row of each."""
@@ -50,10 +50,10 @@ class State:
     ) -> Int64[np.ndarray, " wanted"]:
         """Where the vectors of these items lie."""
         wanted = np.asarray(ids, np.int64).reshape(-1)
-        known = self.known
-        places = np.searchsorted(known, wanted)
-        inside = np.minimum(places, len(known) - 1)
-        right = known[inside] == wanted if len(known) else np.zeros(len(wanted), bool)
+        live_ids = self.live_ids
+        places = np.searchsorted(live_ids, wanted)
+        inside = np.minimum(places, len(live_ids) - 1)
+        right = live_ids[inside] == wanted if len(live_ids) else np.zeros(len(wanted), bool)
         if not right.all():
             raise no_item(int(wanted[~right][0]), folder)
         return self.rows[places]

@@ -24,7 +24,7 @@ def upgrade(link: sqlite3.Connection, index: Path) -> None:
         try:
             space.seal()
         except WrongIndex:
-            pass  # whoever opens this model is told
+            pass  # reported when this model is opened
     with transaction(link):
         for statement in statements(FORMAT_2):
             link.execute(statement)
@@ -43,12 +43,12 @@ def _seal_rows(link: sqlite3.Connection, space: Space) -> None:
         try:
             about = space.manifest()
             files = (space.vectors(number, about, bool(half)), space.usual(number, about))
-            found = {
+            checksums = {
                 rows.path.stem: of_whole_file(rows, count) for rows in files if rows is not None
             }
         except (WrongIndex, OSError):
-            continue  # missing or too short: whoever needs them is told
-        for name, blocks in found.items():
+            continue  # missing or too short: reported when they are needed
+        for name, blocks in checksums.items():
             note(link, model, number, name, blocks)
         link.execute(
             "UPDATE generations SET sealed = 1 WHERE model = ? AND number = ?", [model, number]

@@ -1,9 +1,9 @@
 """Which files of some folders can be indexed, and which cannot, with the reason.
 
 Links are followed after everything else, so that a file counts under its own path; a link
-back to a folder already seen ends there. A link that leads out of the folders is skipped,
-whatever it leads to: nothing but what lies in the chosen folders is indexed. Hidden files
-are passed over.
+back to a folder that was entered already is not followed. A link that leads out of the
+folders is skipped, whatever it leads to: nothing but what lies in the chosen folders is
+indexed. Hidden files are passed over.
 """
 
 import os
@@ -21,7 +21,7 @@ TABLES = frozenset([".csv", ".jsonl"])
 
 
 @dataclass(frozen=True)
-class Seen:
+class FileStat:
     """A regular file, as the system describes it."""
 
     path: str
@@ -36,13 +36,13 @@ class Seen:
 
 @dataclass
 class Walk:
-    """What was found under some roots."""
+    """The files below some roots, and what was skipped."""
 
     roots: list[str]
-    files: dict[str, Seen] = field(default_factory=dict)
+    files: dict[str, FileStat] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     unlisted: list[str] = field(default_factory=list)
-    """Folders that could not be read: what was known of them is neither here nor gone."""
+    """Folders that could not be read; the items indexed from them stay."""
     outside: list[str] = field(default_factory=list)
     """Links that lead out of the roots."""
     _folders: set[tuple[int, int]] = field(default_factory=set)
@@ -63,27 +63,27 @@ def walk(folders: Iterable[str | Path], leave_out: Path | None = None) -> Walk:
     leave_out: a folder not to enter, such as the index itself.
     """
     roots = _roots(folders)
-    found = Walk(roots)
+    listing = Walk(roots)
     without = os.path.realpath(leave_out) if leave_out else ""
     for root in roots:
         if os.path.isdir(root):
-            _enter(root, found, without)
+            _enter(root, listing, without)
         else:
-            _meet(root, found)
-    for link in iter(lambda: found._links.pop() if found._links else None, None):
-        _follow(link, found, without)
-    return found
+            _meet(root, listing)
+    for link in iter(lambda: listing._links.pop() if listing._links else None, None):
+        _follow(link, listing, without)
+    return listing
 
 
-def look(path: str) -> Seen | None:
-    """A regular file as the system describes it; nothing where there is none."""
+def look(path: str) -> FileStat | None:
+    """A regular file as the system describes it; None where there is no such file."""
     try:
         about = os.stat(path)
     except OSError:
         return None
     if not stat.S_ISREG(about.st_mode):
         return None
-    return Seen(path, about.st_size, about.st_mtime_ns, about.st_ino)
+    return FileStat(path, about.st_size, about.st_mtime_ns, about.st_ino)
 
 
 def readable(path: str) -> str:
@@ -108,10 +108,12 @@ def _roots(folders: Iterable[str | Path]) -> list[str]:
 
 def under(path: str, folders: Iterable[str]) -> bool:
     """Whether a path is one of some folders or lies in one, going by its letters alone."""
-    return any(path == one or path.startswith(os.path.join(one, "")) for one in folders)
+    return any(
+        path == folder or path.startswith(os.path.join(folder, "")) for folder in folders
+    )
 
 
-def _enter(folder: str, found: Walk, without: str) -> None:
+def _enter(folder: str, listing: Walk, without: str) -> None:
     """Look at a folder and all real folders below it."""
     waiting = [folder]
     while waiting:
@@ -119,51 +121,51 @@ def _enter(folder: str, found: Walk, without: str) -> None:
         try:
             about = os.stat(here)
             place = (about.st_dev, about.st_ino)
-            if place in found._folders or os.path.realpath(here) == without:
+            if place in listing._folders or os.path.realpath(here) == without:
                 continue
-            found._folders.add(place)
+            listing._folders.add(place)
             with os.scandir(here) as entries:
                 listed = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            found.unlisted.append(here)
-            found.skip(here, f"the folder cannot be read ({error.strerror})")
+            listing.unlisted.append(here)
+            listing.skip(here, f"the folder cannot be read ({error.strerror})")
             continue
         for entry in listed:
             if entry.name.startswith("."):
                 continue
             if entry.is_symlink():
-                found._links.append(entry.path)
+                listing._links.append(entry.path)
             elif entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
             else:
-                _meet(entry.path, found)
+                _meet(entry.path, listing)
 
 
-def _follow(link: str, found: Walk, without: str) -> None:
+def _follow(link: str, listing: Walk, without: str) -> None:
     try:
         about = os.stat(link)
     except OSError as error:
         if _indexable(link):
-            found.skip(link, f"the link leads nowhere ({error.strerror})")
+            listing.skip(link, f"the link leads nowhere ({error.strerror})")
         return
     place = (about.st_dev, about.st_ino)
     folder = stat.S_ISDIR(about.st_mode)
     if (folder or stat.S_ISREG(about.st_mode)) and not under(
-        os.path.realpath(link), found.roots
+        os.path.realpath(link), listing.roots
     ):
-        found.outside.append(link)
+        listing.outside.append(link)
         if folder or _indexable(link):
-            found.skip(link, OUTSIDE)
+            listing.skip(link, OUTSIDE)
         return
     if folder:
-        if place in found._folders:
-            found.skip(link, "a link to a folder that was looked at already")
+        if place in listing._folders:
+            listing.skip(link, "a link to a folder that was looked at already")
         else:
-            _enter(link, found, without)
-    elif place in found._inodes:
-        found.skip(link, "a link to a file that was looked at already")
+            _enter(link, listing, without)
+    elif place in listing._inodes:
+        listing.skip(link, "a link to a file that was looked at already")
     else:
-        _meet(link, found)
+        _meet(link, listing)
 
 
 def _indexable(path: str) -> bool:
@@ -171,20 +173,20 @@ def _indexable(path: str) -> bool:
     return suffix in TEXTS or suffix in TABLES or is_picture(suffix)
 
 
-def _meet(path: str, found: Walk) -> None:
+def _meet(path: str, listing: Walk) -> None:
     if not _indexable(path):
         return
     try:
         about = os.stat(path)
         path.encode("utf-8")
     except UnicodeEncodeError:
-        found.skip(path, "its name is not valid UTF-8; rename it")
+        listing.skip(path, "its name is not valid UTF-8; rename it")
         return
     except OSError as error:
-        found.skip(path, f"cannot be read ({error.strerror})")
+        listing.skip(path, f"cannot be read ({error.strerror})")
         return
     if not stat.S_ISREG(about.st_mode):
-        found.skip(path, "not a regular file")
+        listing.skip(path, "not a regular file")
         return
-    found._inodes.add((about.st_dev, about.st_ino))
-    found.files[path] = Seen(path, about.st_size, about.st_mtime_ns, about.st_ino)
+    listing._inodes.add((about.st_dev, about.st_ino))
+    listing.files[path] = FileStat(path, about.st_size, about.st_mtime_ns, about.st_ino)

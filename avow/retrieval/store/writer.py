@@ -21,14 +21,14 @@ from avow.retrieval.store.reading import Fresh
 from avow.retrieval.store.row_blocks import Blocks, Noted, continued, note, noted
 from avow.retrieval.store.row_checksums import damaged, intact, seal_tags
 from avow.retrieval.store.rows import Rows
-from avow.retrieval.store.walk import Seen
+from avow.retrieval.store.walk import FileStat
 
 
 @dataclass
 class Filing:
     """A file on its way into the catalogue."""
 
-    seen: Seen
+    stat: FileStat
     content: str
     file: int | None
     keep: set[int]
@@ -37,7 +37,7 @@ class Filing:
 
 @dataclass(frozen=True)
 class Entry:
-    """An item to file: a new one, or one that is known and lacks a vector."""
+    """An item to file: a new one, or one in the catalogue that lacks a vector."""
 
     filing: Filing
     fresh: Fresh
@@ -69,7 +69,7 @@ class Writer:
         self.half, self.sealed = bool(row[1]), bool(row[3])
         self._vectors = space.vectors(generation, self.about, self.half)
         self._usual = space.usual(generation, self.about)
-        self._known = {name: noted(link, self.model, generation, name) for name in FILES}
+        self._checksums = {name: noted(link, self.model, generation, name) for name in FILES}
         self._blocks: dict[str, Blocks] = {}
         for rows in self.files():
             rows.settle(self.rows)
@@ -98,7 +98,7 @@ class Writer:
             self.stamp()
         self.rows += len(entries)
         for name, blocks in fresh.items():
-            self._known[name] |= blocks
+            self._checksums[name] |= blocks
 
     def settle_file(self, filing: Filing) -> None:
         """Finish a file of which nothing needed a vector."""
@@ -106,15 +106,15 @@ class Writer:
             self._settle(filing)
             self.stamp()
 
-    def move(self, number: int, seen: Seen) -> None:
-        """A known file is found at another place."""
+    def move(self, number: int, stat: FileStat) -> None:
+        """An indexed file has moved to another path."""
         with changing(self.link):
             self.link.execute(
                 "UPDATE files SET path = ?, folder = ?, name = ?, size = ?, mtime_ns = ?, "
                 "inode = ? WHERE id = ?",
-                [*_place(seen), seen.size, seen.mtime_ns, seen.inode, number],
+                [*_place(stat), stat.size, stat.mtime_ns, stat.inode, number],
             )
-            self.link.execute("DELETE FROM skipped WHERE path = ?", [seen.path])
+            self.link.execute("DELETE FROM skipped WHERE path = ?", [stat.path])
             self.stamp()
 
     def forget(self, files: Iterable[int]) -> None:
@@ -128,21 +128,21 @@ class Writer:
                 self.link.execute("UPDATE files SET gone = 1 WHERE id = ?", [number])
             self.stamp()
 
-    def list_skipped(self, found: dict[str, str], gone: Iterable[str]) -> None:
+    def list_skipped(self, skipped: dict[str, str], gone: Iterable[str]) -> None:
         """Note what a walk could not enter, and forget what it did not meet again."""
         before = "SELECT path, why FROM skipped WHERE size IS NULL"
-        known = dict(self.link.execute(before).fetchall())
+        listed = dict(self.link.execute(before).fetchall())
         with changing(self.link):
             for path in gone:
                 self.link.execute("DELETE FROM skipped WHERE path = ?", [path])
-            for path, why in found.items():
-                if known.get(path) != why:
+            for path, why in skipped.items():
+                if listed.get(path) != why:
                     self._skip(path, why, None, False)
 
-    def skip(self, seen: Seen, why: str, again: bool = False) -> None:
+    def skip(self, stat: FileStat, why: str, again: bool = False) -> None:
         """List a file that cannot be indexed."""
         with changing(self.link):
-            self._skip(seen.path, why, seen, again)
+            self._skip(stat.path, why, stat, again)
 
     def group(self, heads: dict[int, int]) -> None:
         """Note which items are like which; all others are like none."""
@@ -181,18 +181,18 @@ class Writer:
     def verified(self, rows: Rows, places: Int64[np.ndarray, " some"] | None = None) -> Blocks:
         """The rows of a file, of which these are verified; default: all."""
         name = rows.path.stem
-        known = self._known[name] if self.sealed else None
-        blocks = Blocks(rows, rows.read(self.rows), known, self._blocks.get(name))
+        checksums = self._checksums[name] if self.sealed else None
+        blocks = Blocks(rows, rows.read(self.rows), checksums, self._blocks.get(name))
         self._blocks[name] = blocks
         blocks.check(places)
         return blocks
 
     def _write(self, name: str, rows: Rows, values: Float32[np.ndarray, "items _"]) -> Noted:
         data = rows.write(self.rows, values)
-        return continued(self._known[name], rows, self.rows, data) if self.sealed else {}
+        return continued(self._checksums[name], rows, self.rows, data) if self.sealed else {}
 
-    def _skip(self, path: str, why: str, seen: Seen | None, again: bool) -> None:
-        about = (seen.size, seen.mtime_ns, seen.inode) if seen else (None, None, None)
+    def _skip(self, path: str, why: str, stat: FileStat | None, again: bool) -> None:
+        about = (stat.size, stat.mtime_ns, stat.inode) if stat else (None, None, None)
         self.link.execute(
             "INSERT INTO skipped (path, why, happened, size, mtime_ns, inode, again) "
             "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET why = excluded.why, "
@@ -208,7 +208,7 @@ class Writer:
             filing.file = self.link.execute(
                 "INSERT INTO files (path, folder, name, size, mtime_ns, inode, content) "
                 "VALUES (?, ?, ?, -1, 0, 0, '')",
-                _place(filing.seen),
+                _place(filing.stat),
             ).lastrowid
         number = entry.item
         if number is None:
@@ -240,7 +240,7 @@ class Writer:
             self._settle(filing)
 
     def _settle(self, filing: Filing) -> None:
-        seen = filing.seen
+        stat = filing.stat
         for (number,) in self.link.execute(
             "SELECT id FROM items WHERE file = ? AND gone = 0", [filing.file]
         ).fetchall():
@@ -248,9 +248,9 @@ class Writer:
                 self.link.execute("UPDATE items SET gone = 1 WHERE id = ?", [number])
         self.link.execute(
             "UPDATE files SET size = ?, mtime_ns = ?, inode = ?, content = ? WHERE id = ?",
-            [seen.size, seen.mtime_ns, seen.inode, filing.content, filing.file],
+            [stat.size, stat.mtime_ns, stat.inode, filing.content, filing.file],
         )
-        self.link.execute("DELETE FROM skipped WHERE path = ?", [seen.path])
+        self.link.execute("DELETE FROM skipped WHERE path = ?", [stat.path])
 
     def stamp(self) -> None:
         self.link.execute("UPDATE models SET stamp = stamp + 1")
@@ -262,5 +262,5 @@ WHERE model = ? AND generation = ? AND gone = 0 ORDER BY row
 """
 
 
-def _place(seen: Seen) -> tuple[str, str, str]:
-    return seen.path, *os.path.split(seen.path)
+def _place(stat: FileStat) -> tuple[str, str, str]:
+    return stat.path, *os.path.split(stat.path)
