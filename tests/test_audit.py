@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -418,6 +419,41 @@ def test_audit_from_the_command_line(tmp_path, monkeypatch):
     assert told.exit_code == 0, told.output
     assert "of 120 pairs are wrong with 50% or more" in told.output
     assert (tmp_path / "b" / "index.html").is_file()
+
+
+class Cards(HTMLParser):
+    """The suspect pairs of a page, and what can be ticked."""
+
+    def __init__(self, page: Path):
+        super().__init__()
+        self.found: list[dict[str, str | None]] = []
+        self.values: list[str | None] = []
+        self.feed(page.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if given.get("class") == "suspect":
+            self.found.append(given)
+        elif tag == "input":
+            self.values.append(given["value"])
+
+
+def test_page_keeps_captions_as_they_are(tmp_path):
+    """The script writes decisions from the attributes, and a caption is no HTML."""
+    odd = 'two\n"lines" & <script>alert(1)</script>'
+    found = [finding(3, 0.9, caption=odd), finding(4, 0.8, better_image="")]
+    about = {"dataset": "<i>", "split": "train", "pairs": 8, "images": 4, "share": 0.1}
+    about |= {"judged_by": "a model", "in_sample": 1200, "fingerprint": "abc"}
+    page = write_page(found, about, tmp_path, None)
+    text, cards = page.read_text("utf-8"), Cards(page)
+    assert "<i>" not in text and "<script>alert" not in text
+    assert '<main data-audit="abc">' in text and "learnt from 1,200 of these pairs" in text
+    assert [card["data-caption"] for card in cards.found] == [odd, found[1].caption]
+    assert [(card["data-pair"], card["data-better"]) for card in cards.found] == [
+        ("3", "i0.jpg"),
+        ("4", ""),
+    ]
+    assert cards.values == ["", "right", "wrong", "move", "", "right", "wrong"]
 
 
 @pytest.mark.browser

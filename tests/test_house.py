@@ -157,3 +157,12 @@ def test_constraints_are_plain_pins():
     pins = [line for line in lines if line and not line.startswith("#")]
     assert "torch==2.13.0" in pins
     assert [pin for pin in pins if not re.fullmatch(r"[\w.-]+==[\w.]+", pin)] == []
+
+
+def test_every_file_of_the_package_is_in_the_wheel():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
+    patterns = settings["setuptools"]["package-data"]["avow"]
+    packed = {path for pattern in patterns for path in (ROOT / "avow").glob(pattern)}
+    files = {path for path in tracked_files() if ROOT / "avow" in path.parents}
+    missing = {relative(path) for path in files - packed if path.suffix != ".py"}
+    assert missing == set()

@@ -16,12 +16,12 @@ from study import SOFTMAX, made_up_study
 
 from avow.core.errors import BadData, MissingExtra
 from avow.reports.drawing import VARIABLES
-from avow.reports.examples import thumbnail
 from avow.reports.figures import corruption, perfect_band
 from avow.reports.findings import findings
 from avow.reports.page import STYLE
 from avow.reports.report import write_report
 from avow.reports.seeds import Number, Seeds
+from avow.reports.thumbnails import thumbnail
 
 OURS = "calibrated trust"
 NEVER_CLOSED = {"meta", "img", "wbr", "br", "hr", "input", "link"}
@@ -354,6 +354,15 @@ def test_first_screen_says_what_is_refused():
         "Of queries whose answer is not in the gallery, 71 % of text queries are refused while "
         "95 % of the right answers are kept; for comparison, u 30 %, the softmax 80 %."
     ]
+
+
+def test_first_screen_escapes_names_and_figures():
+    refused = {OURS: 0.5, "u": 1e-9, "a <b> & c": 0.8}
+    parts = {"text": {"absent": {"refused": refused}}}
+    (finding,) = findings(Seeds.of([{"directions": parts}]))
+    assert "<strong>50\N{NO-BREAK SPACE}%</strong> of text queries" in finding.sentence
+    assert "u &lt;\N{NO-BREAK SPACE}1\N{NO-BREAK SPACE}%" in finding.sentence
+    assert "(a &lt;b&gt; &amp; c)" in finding.sentence
 
 
 def test_areas_stand_where_table_2_has_them(outline):

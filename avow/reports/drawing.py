@@ -7,12 +7,11 @@ matplotlib is no part of a plain install and is imported when the first picture 
 """
 
 import io
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from avow.core.errors import MissingExtra
 from avow.core.files import room_needed
@@ -74,14 +73,28 @@ class Drawing:
     @property
     def inline(self) -> str:
         """An SVG element for a page: its colours are the page's, its ids its own."""
-        body = re.sub(r"^.*?(?=<svg)|<metadata>.*?</metadata>", "", self.svg, flags=re.DOTALL)
-        body = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", body).replace("xlink:href", "href")
-        body = re.sub(r'(?<=\sid=")|(?<=href="#)|(?<=url\(#)', f"{self.name}-", body)
-        body = re.sub(r'(?<=<svg)((?:\s\w+="[^"]*")*)', _without_size, body, count=1)
+        root = ElementTree.fromstring(self.svg)
+        for metadata in root.findall("{*}metadata"):
+            root.remove(metadata)
+        for part in root.iter():
+            part.tag = _local(part.tag)
+            for key, text in list(part.items()):
+                del part.attrib[key]
+                part.set(_local(key), self._on_page(_local(key), text))
+        # the size of a picture on a page is the page's affair
+        del root.attrib["width"], root.attrib["height"]
+        root.attrib |= {"role": "img", "aria-label": self.alt}
+        return ElementTree.tostring(root, encoding="unicode")
+
+    def _on_page(self, attribute: str, text: str) -> str:
+        """The value of an attribute where other pictures are on the same page."""
+        if attribute == "id":
+            return f"{self.name}-{text}"
+        if attribute == "href" and text.startswith("#"):
+            return f"#{self.name}-{text[1:]}"
         for colour, name in VARIABLES.items():
-            body = body.replace(colour, f"var(--{name})")
-        label = escape(self.alt, quote=True)
-        return body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+            text = text.replace(colour, f"var(--{name})")
+        return text.replace("url(#", f"url(#{self.name}-")
 
 
 def draw(
@@ -108,9 +121,9 @@ def draw(
     return Drawing(name, alt, svg.getvalue(), png.getvalue())
 
 
-def _without_size(attributes: re.Match[str]) -> str:
-    """The size of a picture on a page is the page's affair."""
-    return re.sub(r'\s(?:width|height)="[^"]*"', "", attributes[0])
+def _local(name: str) -> str:
+    """Without its namespace, which HTML gives by itself."""
+    return name.rpartition("}")[2]
 
 
 def save(drawing: Drawing, folder: Path) -> None:

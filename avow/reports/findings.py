@@ -9,7 +9,9 @@ import math
 from dataclasses import dataclass
 from statistics import fmean
 
-from avow.reports.page import Html, element, safe, strong
+from markupsafe import Markup
+
+from avow.reports.page import strong
 from avow.reports.seeds import Number, Seeds, plain, value
 from avow.reports.words import (
     DIRECTIONS,
@@ -35,7 +37,7 @@ class Finding:
     """One sentence or two, and the few words above them."""
 
     title: str
-    sentence: Html
+    sentence: Markup
 
 
 def findings(study: Seeds) -> list[Finding]:
@@ -49,15 +51,6 @@ def findings(study: Seeds) -> list[Finding]:
     return [finding for finding in told if finding is not None]
 
 
-def first_screen(found: list[Finding]) -> Html:
-    if not found:
-        return Html("")
-    shown = [
-        element("div", element("dt", one.title), element("dd", one.sentence)) for one in found
-    ]
-    return element("dl", *shown, class_="findings")
-
-
 # --- right from wrong -----------------------------------------------------------------
 
 
@@ -67,17 +60,16 @@ def _telling(parts: dict[str, Seeds]) -> Finding | None:
         return None
     known = _of_measures(parts, ("measures",), ("auroc",))
     times = each(_strong(ours), " of the time", "with")
-    sentence = (
-        f"Calibrated trust is higher for a right first answer than for a wrong one {times}"
-        f"{_beside(known, OURS)}. {_no_lead(parts, known)}"
-    )
-    return Finding("Right from wrong", Html(sentence.strip()))
+    sentence = Markup(
+        "Calibrated trust is higher for a right first answer than for a wrong one {}{}. {}"
+    ).format(times, _beside(known, OURS), _no_lead(parts, known))
+    return Finding("Right from wrong", sentence.strip())
 
 
 def _no_lead(parts: dict[str, Seeds], known: dict[str, dict[str, Number]]) -> str:
     """Where another measure is as good, as far as the study can tell."""
     near = {
-        f"{safe(name)} with {DIRECTIONS[direction]}"
+        f"{name} with {DIRECTIONS[direction]}"
         for name, numbers in known.items()
         for direction, number in numbers.items()
         if not is_ours(name) and not _is_ahead(parts[direction], name, number)
@@ -109,7 +101,7 @@ def _coming_true(parts: dict[str, Seeds]) -> Finding | None:
     if not known:
         return None
     true = [name for name in known if errors[name].mean <= floors[name].mean]
-    off = {name: f"{strong(plain(100 * errors[name].mean, 1))}" for name in known}
+    off = {name: strong(plain(100 * errors[name].mean, 1)) for name in known}
     chance = both(plain(100 * floors[name].mean, 1) for name in known)
     if len(true) == len(known):
         opening = "Stated probabilities come true, as far as this many queries can tell"
@@ -121,13 +113,10 @@ def _coming_true(parts: dict[str, Seeds]) -> Finding | None:
             f"Stated probabilities come true for {DIRECTIONS[true[0]]} and are off for "
             f"{DIRECTIONS[rest]}"
         )
-    return Finding(
-        "Stated probabilities",
-        Html(
-            f"{opening}: the mean gap is {each(off, ' percentage points', 'for')}, where "
-            f"a perfect forecaster would mostly stay below {chance}."
-        ),
-    )
+    sentence = Markup(
+        "{}: the mean gap is {}, where a perfect forecaster would mostly stay below {}."
+    ).format(opening, each(off, " percentage points", "for"), chance)
+    return Finding("Stated probabilities", sentence)
 
 
 # --- what can be promised -------------------------------------------------------------
@@ -140,7 +129,7 @@ def _promising(parts: dict[str, Seeds]) -> Finding | None:
         if answered := _numbers(rows, "coverage"):
             sure = "" if told else _confidence(rows)
             told.append(_promise(rows, answered, f"{wrong}{sure}"))
-    return Finding("What can be promised", Html(" ".join(told))) if told else None
+    return Finding("What can be promised", Markup(" ").join(told)) if told else None
 
 
 def _promise(rows: dict[str, Seeds], answered: dict[str, Number], wrong: str) -> str:
@@ -148,7 +137,8 @@ def _promise(rows: dict[str, Seeds], answered: dict[str, Number], wrong: str) ->
     limit = f"at most {percent(alpha)} {wrong}"
     if not any(number.mean > 0 for number in answered.values()):
         return f"No query can be answered with the promise that {limit}."
-    return f"Answering {each(_strong(answered))}, {limit}. {_broken(rows)}".strip()
+    made = each(_strong(answered))
+    return Markup("Answering {}, {}. {}").format(made, limit, _broken(rows)).strip()
 
 
 def _confidence(rows: dict[str, Seeds]) -> str:
@@ -202,11 +192,10 @@ def _refusing(parts: dict[str, Seeds]) -> Finding | None:
         if kept
         else ""
     )
-    sentence = (
-        f"Of queries whose answer is not in the gallery, {each(_strong(known[name]))} are "
-        f"refused{price}{_beside(known, name)}."
-    )
-    return Finding("No answer in the gallery", Html(sentence))
+    sentence = Markup(
+        "Of queries whose answer is not in the gallery, {} are refused{}{}."
+    ).format(each(_strong(known[name])), price, _beside(known, name))
+    return Finding("No answer in the gallery", sentence)
 
 
 # --- shared ---------------------------------------------------------------------------
@@ -232,7 +221,7 @@ def _beside(known: dict[str, dict[str, Number]], ours: str) -> str:
     if others:
         best = max(others, key=lambda name: _mean(others[name]))
         if best not in shown.values():
-            shown[f"the best of the others ({safe(best)})"] = best
+            shown[f"the best of the others ({best})"] = best
     told = [
         f"{said} {both(percent(number) for number in known[name].values())}"
         for said, name in shown.items()

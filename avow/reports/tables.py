@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from avow.reports.findings import allowed_share
-from avow.reports.page import Html, Row, joined, strong, table
+from avow.reports.page import Row, Table, strong
 from avow.reports.seeds import NOTHING, Number, Seeds, best, plain, span, text, value
 from avow.reports.words import (
     DIRECTIONS,
@@ -40,7 +40,7 @@ _GALLERY: dict[str, tuple[str, int, int]] = {
 """Heads, and what stands under them: key, digits, scale."""
 
 
-def areas(study: Seeds) -> Html:
+def areas(study: Seeds) -> Table:
     """Area under the rejection curve, as Table 2 of Hama et al. lays it out."""
     sides = [side for side in _PAPER_ORDER if study.at("directions", side, "measures")]
     names = _all_measures(study, sides)
@@ -50,7 +50,7 @@ def areas(study: Seeds) -> Html:
         found = [part.at("measures", name, "area", cut).number for name in names]
         columns.append(_column(found, lowest=cut == "median_rank"))
         chance.append(text(part.at("chance", cut).number))
-    return table(
+    return Table(
         "Area under the rejection curve. Recalls in per cent, the best of each column in "
         "bold; chance level is what rejecting at random gives.",
         ["measure", *list(CUTS.values()) * len(sides)],
@@ -59,7 +59,7 @@ def areas(study: Seeds) -> Html:
     )
 
 
-def telling(study: Seeds) -> Html:
+def telling(study: Seeds) -> Table:
     """How well each measure tells right from wrong first answers."""
     rows: list[Row | str] = []
     for side in _measured(study, "measures"):
@@ -73,7 +73,7 @@ def telling(study: Seeds) -> Html:
             else:
                 columns.append(_column([entry.number for entry in entries], 3, lowest=lowest))
         rows += [DIRECTIONS[side].capitalize(), *_by_measure(names, columns)]
-    return table(
+    return Table(
         "Right first answers told from wrong ones. AUROC with the interval of drawing "
         "photographs again, area under the risk-coverage curve and its excess over an "
         "oracle, and the normalised area (0 is chance, 1 an oracle).",
@@ -82,7 +82,7 @@ def telling(study: Seeds) -> Html:
     )
 
 
-def calibration(study: Seeds) -> Html:
+def calibration(study: Seeds) -> Table:
     """Errors of stated probabilities, ours and those of single measures."""
     rows: list[Row | str] = []
     for side in _measured(study, "calibration"):
@@ -94,7 +94,7 @@ def calibration(study: Seeds) -> Html:
             points = [text(entry.at(k).number, 1, 100) for k in ("ece", "floor", "debiased")]
             scores = [text(entry.at(k).number, 3) for k in ("brier", "brier_skill")]
             rows.append(Row(name, [*points, *scores], name == OURS))
-    return table(
+    return Table(
         "Calibration. ECE, its floor and its debiased value in percentage points; a measure "
         "that is no probability was made one by a logistic curve of its own.",
         ["measure", "ECE ↓", "floor", "debiased ↓", "Brier ↓", "skill ↑"],
@@ -102,11 +102,11 @@ def calibration(study: Seeds) -> Html:
     )
 
 
-def answered(study: Seeds) -> Html:
+def answered(study: Seeds) -> Table | None:
     """What share each measure could answer at a risk, were the best threshold known."""
     sides = _measured(study, "coverage")
     if not sides:
-        return Html("")
+        return None
     names = _all_measures(study, sides, "coverage")
     keys = study.at("directions", sides[0], "coverage", names[0]).names
     columns = []
@@ -114,7 +114,7 @@ def answered(study: Seeds) -> Html:
         part = study.at("directions", side, "coverage")
         found = [part.at(name, key).number for name in names]
         columns.append(_column(found, 1, 100, lowest=key.startswith("risk")))
-    return table(
+    return Table(
         "Answered in hindsight. Per cent of the queries at a risk, and per cent wrong at a "
         "coverage, with the threshold that suits the test queries best.",
         ["measure", *[re.sub(r"(?<=\d)%", " %", key) for key in keys] * len(sides)],
@@ -123,7 +123,7 @@ def answered(study: Seeds) -> Html:
     )
 
 
-def promises(study: Seeds) -> Html:
+def promises(study: Seeds) -> Table:
     """What was promised, how often it was broken, and how much was answered."""
     rows: list[Row | str] = []
     for side, event in product(_measured(study, "guarantee"), EVENTS):
@@ -131,7 +131,7 @@ def promises(study: Seeds) -> Html:
         if made:
             rows.append(f"{DIRECTIONS[side].capitalize()}: {EVENTS[event]}")
         rows += [_promise(row) for row in made]
-    return table(
+    return Table(
         "Promises and what became of them. Calibrated on one half of the queries and "
         "counted on the other, many times over; the best baseline is the one that answers "
         "most of those that kept the promise. Surely broken is what the chance of a finite "
@@ -169,7 +169,7 @@ def _best_baseline(row: Seeds) -> str:
     return f"{kept[place]} {text(coverage, 1, 100)}"
 
 
-def sets(study: Seeds) -> Html:
+def sets(study: Seeds) -> Table:
     """How long result sets are that hold a right item as often as promised."""
     rows: list[Row | str] = []
     for side in _measured(study, "sets"):
@@ -184,7 +184,7 @@ def sets(study: Seeds) -> Html:
             size = strong(text(row.at("size").number))
             wanted = percent(1 - value(row.at("alpha").number))
             rows.append(Row(f"right item in {wanted}", [held, size, other]))
-    return table(
+    return Table(
         "Result sets. Per cent of the sets that hold a right item, and how many items they "
         "have on average; beside it the shortest baseline.",
         ["promise", "held, %", "mean size ↓", "shortest baseline"],
@@ -192,7 +192,7 @@ def sets(study: Seeds) -> Html:
     )
 
 
-def corruption(study: Seeds) -> Html:
+def corruption(study: Seeds) -> Table:
     rows: list[Row | str] = []
     for side in _measured(study, "corruption"):
         kinds = study.at("directions", side, "corruption", "kinds")
@@ -201,7 +201,7 @@ def corruption(study: Seeds) -> Html:
             rows.append(f"{DIRECTIONS[side].capitalize()}, {KINDS[kind]} (u: {setting})")
             rows += [_hidden(row) for row in kinds.at(kind).rows("ratio")]
     heads = ["hidden", "R@1", "mean u", "mean trust"]
-    return table("Means under corruption.", heads, rows)
+    return Table("Means under corruption.", heads, rows)
 
 
 def _hidden(row: Seeds) -> Row:
@@ -209,7 +209,7 @@ def _hidden(row: Seeds) -> Row:
     return Row(percent(row.at("ratio").number), [text(row.at("r1").number), *means])
 
 
-def gallery_sizes(study: Seeds) -> Html:
+def gallery_sizes(study: Seeds) -> Table:
     """The same as the picture in figures; columns that no study has are left out."""
     sides = {
         side: study.at("directions", side, "sizes").rows("candidates", "distractors")
@@ -225,7 +225,7 @@ def gallery_sizes(study: Seeds) -> Html:
         for row in galleries:
             cells = [text(row.at(k).number, digits, x) for k, digits, x in columns.values()]
             rows.append(Row(text(row.at("candidates").number, 0), cells))
-    return table(
+    return Table(
         "Galleries of many sizes. ECE and floor in percentage points; trust is the mean of "
         "the calibrated one.",
         ["K", *columns],
@@ -233,7 +233,7 @@ def gallery_sizes(study: Seeds) -> Html:
     )
 
 
-def absent(study: Seeds) -> Html:
+def absent(study: Seeds) -> Table:
     """Queries without an answer: how many are refused, how well they are told apart."""
     sides = _measured(study, "absent")
     names = _all_measures(study, sides, "absent", "refused")
@@ -242,7 +242,7 @@ def absent(study: Seeds) -> Html:
         part = study.at("directions", side, "absent")
         for key, digits, scale in (("refused", 1, 100), ("auroc", 3, 1)):
             columns.append(_column([part.at(key, n).number for n in names], digits, scale))
-    return table(
+    return Table(
         "Queries whose answer is not in the gallery. Per cent refused, and AUROC against "
         "answerable ones.",
         ["measure", *["refused, % ↑", "AUROC ↑"] * len(sides)],
@@ -251,7 +251,7 @@ def absent(study: Seeds) -> Html:
     )
 
 
-def shift(study: Seeds) -> Html:
+def shift(study: Seeds) -> list[Table]:
     parts = []
     for side in _measured(study, "shift"):
         measured = study.at("directions", side, "shift")
@@ -264,18 +264,18 @@ def shift(study: Seeds) -> Html:
             f"Queries from elsewhere, {DIRECTIONS[side]}. AUROC of telling them from the "
             "study's own."
         )
-        parts.append(table(caption, ["measure", *others], _by_measure(names, columns)))
-    return joined(parts)
+        parts.append(Table(caption, ["measure", *others], _by_measure(names, columns)))
+    return parts
 
 
-def human(study: Seeds) -> Html:
+def human(study: Seeds) -> Table | None:
     """Agreement with people's judgement, each figure with its interval."""
     found = study.at("human")
     keys = [("kendall_tau_c", "Kendall's τ-c ↑"), ("auroc", "AUROC ↑")]
     keys = [(key, head) for key, head in keys if found.at(key)]
     names = list(dict.fromkeys(name for key, _ in keys for name in found.at(key).names))
     if not names:
-        return Html("")
+        return None
     names.sort(key=lambda name: not is_ours(name))
     rows = []
     for name in names:
@@ -285,10 +285,10 @@ def human(study: Seeds) -> Html:
             cells += _with_interval(entry)
         rows.append(Row(name, cells, is_ours(name)))
     heads = [part for _, head in keys for part in (head, "95 % interval")]
-    return table("Agreement with people.", ["measure", *heads], rows)
+    return Table("Agreement with people.", ["measure", *heads], rows)
 
 
-def relevance(study: Seeds) -> Html:
+def relevance(study: Seeds) -> Table:
     """P(relevant) per style of query, ours and that of the similarity alone."""
     rows: list[Row | str] = []
     styles = study.at("relevant", "styles")
@@ -304,7 +304,7 @@ def relevance(study: Seeds) -> Html:
             points = [text(part.at(k).number, 1, 100) for k in ("ece", "floor", "debiased")]
             scores = [text(part.at(k).number, 3) for k in ("auroc", "brier_skill")]
             rows.append(Row(name, [*points, *scores], name == "P(relevant)"))
-    return table(
+    return Table(
         "Relevant hits. Half of the queries are stated by a fit on the other half, and the "
         "other way round; ECE, its floor and its debiased value in percentage points.",
         ["measure", "ECE ↓", "floor", "debiased ↓", "AUROC ↑", "skill ↑"],
@@ -312,11 +312,11 @@ def relevance(study: Seeds) -> Html:
     )
 
 
-def judged_hits(study: Seeds) -> Html:
+def judged_hits(study: Seeds) -> Table | None:
     """What was stated of hits that people judged, and what they said."""
     found = study.at("human", "hits")
     if not found:
-        return Html("")
+        return None
     rows: list[Row | str] = []
     for rule in ("strict", "lenient"):
         called = found.at(rule, "called").numbers()[0]
@@ -329,7 +329,7 @@ def judged_hits(study: Seeds) -> Html:
             cells = [mean, *error, *_with_interval(one.at("auroc"))]
             rows.append(Row(name, cells, name == "P(relevant)"))
     pairs = text(found.at("pairs").number, 0)
-    return table(
+    return Table(
         f"Hits that people judged ({pairs}), each standing for all hits of its rank. Mean "
         "stated probability and calibration error in percentage points.",
         ["measure", "stated", "ECE ↓", "AUROC ↑", "95 % interval"],

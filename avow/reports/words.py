@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping
 
+from markupsafe import Markup
+
 from avow.reports.seeds import Number, Seeds, plain, value
 
 OURS = "calibrated trust"
@@ -62,7 +64,7 @@ def percent(share: float | Number | None, digits: int = 0) -> str:
     return f"{plain(100 * number, digits)}\N{NO-BREAK SPACE}%"
 
 
-def each(said: Mapping[str, str], unit: str = "", link: str = "of") -> str:
+def each(said: Mapping[str, str], unit: str = "", link: str = "of") -> Markup:
     """One value per direction: "84 % of text queries and 82 % of image queries".
 
     unit: said once, after the first value.
@@ -70,10 +72,11 @@ def each(said: Mapping[str, str], unit: str = "", link: str = "of") -> str:
     names = [DIRECTIONS[direction] for direction in said]
     if len(said) > 1 and len(set(said.values())) == 1:
         kinds = " and ".join(name.removesuffix(" queries") for name in names)
-        return f"{next(iter(said.values()))}{unit} {link} {kinds} queries"
+        first = next(iter(said.values()))
+        return Markup("{}{} {} {} queries").format(first, unit, link, kinds)
     units = [unit, *[""] * len(said)]
-    return " and ".join(
-        f"{words}{one} {link} {name}"
+    return Markup(" and ").join(
+        Markup("{}{} {} {}").format(words, one, link, name)
         for words, one, name in zip(said.values(), units, names, strict=False)
     )
 
