@@ -239,20 +239,7 @@ class Model:
     @cached_property
     def backbone(self) -> Backbone:
         """The pixel network the features came from."""
-        wanted = self.recipe.features
-        if wanted is None:
-            raise BadFeatures(
-                f"The run {self.recipe.name!r} was trained on features that came with its "
-                "dataset. Expected such features, not photographs: pass a tensor [images, "
-                "parts, dim]."
-            )
-        allowed = self.recipe.allow_code
-        settings = {
-            key: source_at_hand(value, allowed) if isinstance(value, str) else value
-            for key, value in wanted.settings.items()
-        }
-        chosen = {**settings, "size": wanted.size}
-        backbone = folder.make(backbones, wanted.backbone, chosen, allow_code=allowed)
+        backbone = build_backbone(self.recipe)
         if self.tuned:
             _take(backbone, self.tuned, self.recipe.name)
         if backbone.identity != self.visual["identity"]:
@@ -275,6 +262,24 @@ class Model:
                 "them again."
             )
         return regions
+
+
+def build_backbone(recipe: Recipe) -> Backbone:
+    """The pixel network of a recipe, as it is published."""
+    wanted = recipe.features
+    if wanted is None:
+        raise BadFeatures(
+            f"The run {recipe.name!r} was trained on features that came with its "
+            "dataset. Expected such features, not photographs: pass a tensor [images, "
+            "parts, dim]."
+        )
+    allowed = recipe.allow_code
+    settings = {
+        key: source_at_hand(value, allowed) if isinstance(value, str) else value
+        for key, value in wanted.settings.items()
+    }
+    chosen = {**settings, "size": wanted.size}
+    return folder.make(backbones, wanted.backbone, chosen, allow_code=allowed)
 
 
 def build_views(

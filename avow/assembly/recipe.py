@@ -4,7 +4,7 @@
     [features]  which backbone made the image features (absent: the dataset has them)
     [method]    name, and the keyword arguments of its `build`
     [loss]      name, and the keyword arguments of its `build`
-    [train]     the fields of `Training` below
+    [train]     the fields of `Training` in `assembly/train_settings.py`
     [noise]     wrong pairs put into the training split (absent: none)
 
 Every key is checked against what the named part really takes, so a typo stops in a
@@ -17,7 +17,6 @@ from a saved model may not, unless the user allows its code.
 import copy
 import dataclasses
 import inspect
-import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from avow import losses, methods
+from avow.assembly.train_settings import LATER, Training, check_training
 from avow.core import folder
 from avow.core.contracts import Loss, Method
 from avow.core.errors import BadRecipe, UnknownName
@@ -35,51 +35,6 @@ HOME = Path(__file__).parent.parent / "recipes"
 
 LARGEST = 4096
 """Pixels or cells per side of the largest picture a recipe may ask for."""
-LATER = {"later": True}
-"""Marks a setting that came when models had been saved: what names one must stay the same."""
-
-
-@dataclass(frozen=True)
-class Training:
-    """How the weights are learnt. Rates and ratios as the papers give them."""
-
-    epochs: int = 25
-    batch: int = 128
-    lr: float = 5e-4
-    optimiser: Literal["adamw", "adam", "radam"] = "adamw"
-    weight_decay: float = 0.01
-    decay_after: int = 15
-    """The learning rate is multiplied by `decay` after this many epochs."""
-    decay_every: int = field(default=0, metadata=LATER)
-    """And again after every so many epochs from then on; 0: once."""
-    decay: float = 0.1
-    schedule: Literal["step", "cosine", "exponential"] = "step"
-    """Instead of such steps, "cosine" lowers the rate epoch by epoch towards 0, and
-    "exponential" multiplies it by `decay` after every epoch."""
-    clip: float = 2.0
-    """Largest gradient norm of each view."""
-    pretrained_lr: float = 0.1
-    """Learning rate of a pretrained text encoder, relative to `lr`."""
-    pretrained_from: int = 1
-    """Epochs for which a pretrained text encoder stays frozen."""
-    words_changed: float = 0.2
-    regions_changed: float = 0.2
-    region_change: Literal["drop", "mask"] = "drop"
-    same_image_matches: bool = False
-    """Whether captions of one image in one batch all count as its matches."""
-    pool: int = field(default=1, metadata=LATER)
-    """So many batches are drawn at once and sorted by the lengths of their captions, so that
-    a batch has little padding: quicker, and its negatives are about as long as its texts."""
-    trust: str = field(default="", metadata=LATER)
-    """Folder of an audit: every pair counts as far as the audit found it right."""
-    precision: Literal["fp32", "tf32", "bf16"] = "tf32"
-    graphs: bool = True
-    """On one CUDA device: record each batch shape as a CUDA graph and replay it."""
-    gather: bool = False
-    """With several processes: whether K is the global batch."""
-    patience: int = 0
-    """Stop after this many epochs without a better dev rSum; 0 never stops early."""
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -226,16 +181,7 @@ class Recipe:
         return folder.make(methods, self.method["name"], settings, allow_code=self.allow_code)
 
     def _check_settings(self) -> None:
-        for key, least in (("epochs", 1), ("batch", 1)):
-            value = getattr(self.train, key)
-            if value < least:
-                raise BadRecipe(
-                    f"train.{key} is {value}. Expected at least {least}; change train.{key}."
-                )
-        if not 0 < self.train.lr < math.inf:
-            raise BadRecipe(
-                f"train.lr is {self.train.lr}. Expected a number above 0; change train.lr."
-            )
+        check_training(self.train, has_backbone=self.features is not None)
         for package, part in ((methods, self.method), (losses, self.loss)):
             settings = _without_name(part)
             folder.check(package, part["name"], settings, allow_code=self.allow_code)

@@ -196,6 +196,28 @@ class NpyRows:
         return {name: row for row, name in enumerate(self.ids)}
 
 
+class ArrayRows:
+    """Features in memory, row by row."""
+
+    def __init__(self, ids: Sequence[str], features: Shaped[np.ndarray, "images parts dim"]):
+        self.ids = tuple(ids)
+        self.features = features
+        self.shape, self.dtype = features.shape, features.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rows(self, index: Int[np.ndarray, " items"]) -> Shaped[np.ndarray, "items parts dim"]:
+        """Any rows in any order, copied."""
+        _check_index(index, len(self))
+        return self.features[index]
+
+    def rows_of(self, image_ids: Sequence[str]) -> Int[np.ndarray, " images"]:
+        """The row of each image, -1 for one that is not there."""
+        places = {name: row for row, name in enumerate(self.ids)}
+        return np.array([places.get(name, -1) for name in image_ids], np.int64)
+
+
 class FeatureStore:
     """A complete folder of features, and what it was made from."""
 

@@ -6,9 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from avow.assembly.model import Model
 from avow.assembly.recipe import Recipe
+from avow.core.errors import BadRecipe
 from avow.training import loop
-from avow.training.setup import enrol, open_data, open_features
+from avow.training.pixel_setup import PixelCourse, enrol_photographs
+from avow.training.setup import Course, enrol, open_data, open_features
 from avow.training.state import check_run, open_run
 
 
@@ -56,15 +59,30 @@ def train(
     first = os.environ.get("RANK", "0") == "0"  # set by torchrun
     if first:
         check_run(run, chosen, resume)
-    dataset = open_data(chosen)
-    store = open_features(chosen, dataset, None if features is None else Path(features))
-    model, course = enrol(chosen, dataset, store)
+    model, course = _enrolled(chosen, features)
     if first:
         open_run(run, chosen, resume)  # after everything that may be refused
     reached = loop.train(
         model, course, run, resume=resume, progress=progress, device=device or None
     )
     return TrainedRun(run, reached.epoch, reached.best_epoch, reached.best)
+
+
+def _enrolled(
+    recipe: Recipe, features: str | Path | None
+) -> tuple[Model, Course | PixelCourse]:
+    """The model and what it learns from: photographs where the recipe names them."""
+    if not recipe.train.photographs:
+        dataset = open_data(recipe)
+        store = open_features(recipe, dataset, None if features is None else Path(features))
+        return enrol(recipe, dataset, store)
+    if features is not None:
+        raise BadRecipe(
+            f"Features were named ({str(features)!r}), and the recipe {recipe.name!r} trains "
+            "from photographs. Expected one of the two: leave --features out, or set "
+            "train.photographs=''."
+        )
+    return enrol_photographs(recipe)
 
 
 def run_name(recipe: str, *more: str | None) -> str:

@@ -1,13 +1,16 @@
 """The training loop, whole: one optimiser step per value the loss yields.
 
-    for each epoch:  set the learning rate; sift the pairs where the loss wants it
-      for each batch:  for each value of Loss.steps:  backward, clip, step
+    for each epoch:  sift the pairs where the loss wants it
+      for each batch:  set the learning rate
+        for each value of Loss.steps:  backward, clip, step
+        an average of the weights follows, and a pixel network learns, where wanted
       evaluate on dev; keep the best; save where to go on
 
 Kill it at any time: `resume=True` goes on from the last saved state to the same weights
 as a run that was never stopped.
 """
 
+import copy
 import logging
 import time
 from pathlib import Path
@@ -26,23 +29,33 @@ from avow.core.contracts import Loss, Method, SiftingLoss
 from avow.core.device import most_memory, multiplies_bf16
 from avow.core.errors import WrongCheckpoint
 from avow.core.seeds import mix
+from avow.training.averaging import AveragedViews, share_kept
 from avow.training.batches import Batch, Batches
 from avow.training.caption_agreement import CaptionAgreement
 from avow.training.compare import Comparison
 from avow.training.graphs import Graphed
 from avow.training.log import Log
-from avow.training.optim import build_optimiser, clip, hold_back, let_rest, set_rates
-from avow.training.setup import Course
+from avow.training.optim import (
+    build_optimiser,
+    clip,
+    hold_back,
+    let_rest,
+    set_rates,
+    share_of_rate,
+)
+from avow.training.pixel_setup import PixelCourse
+from avow.training.setup import Course, DevSets
 from avow.training.sifting import Sifted, sift
-from avow.training.state import Progress, load_state, save_best, save_state
+from avow.training.state import Learns, Progress, load_state, save_best, save_state
 from avow.training.trained_pairs import note_pairs
+from avow.training.tuning import Tuning
 
 SAVE_EVERY = 600.0  # seconds between states inside an epoch
 
 
 def train(
     model: Model,
-    course: Course,
+    course: Course | PixelCourse,
     run: Path,
     *,
     resume: bool = False,
@@ -57,9 +70,14 @@ def train(
     loss = model.recipe.build_loss()
     model.to(str(accelerator.device))
     optimiser = build_optimiser(model.views, settings)
+    network = course.pixel_network(accelerator.device)
+    average = AveragedViews(model.views, averaged=settings.average > 0)
+    beside: dict[str, Learns] = {"average": average} if average.averaged else {}
+    if isinstance(network, Tuning):
+        beside["pixels"] = network
     reached, sifted = Progress(), None
     if resume:
-        reached, sifted = load_state(run, model.views, optimiser)
+        reached, sifted = load_state(run, model.views, optimiser, beside)
         _check_same_trust(sifted, course, settings.trust, run)
     bf16 = settings.precision == "bf16"
     if bf16 and not multiplies_bf16(accelerator.device):
@@ -70,22 +88,14 @@ def train(
     comparison, optimiser = accelerator.prepare(
         Comparison(model.views, settings.gather, bf16), optimiser
     )
-    if accelerator.device.type == "cuda" and accelerator.num_processes == 1 and settings.graphs:
-        comparison = Graphed(comparison)
-    batches = Batches(
-        course.train,
-        course.train_table,
-        settings,
-        len(model.views),
-        accelerator.device,
-        accelerator.process_index,
-        accelerator.num_processes,
-        keeps_regions=any(view.keeps_regions for view in model.views),
-    )
-    if course.trust is not None:
+    alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
+    if alone and settings.graphs and not isinstance(network, Tuning):
+        comparison = Graphed(comparison)  # which gives no gradients of its inputs
+    batches = course.batches(model, accelerator, network)
+    if isinstance(batches, Batches) and course.trust is not None:
         batches.trust = course.trust.expand(len(model.views), -1)
         sifted = Sifted(reached.epoch, batches.trust)
-    if loss.needs_fits:
+    if isinstance(batches, Batches) and loss.needs_fits:
         said = (course.train.captions, course.train.image_of)
         batches.agreement = CaptionAgreement.of(*said, accelerator.device)
     learner = Learner(accelerator, comparison, model.views, loss, optimiser, settings)
@@ -100,23 +110,31 @@ def train(
         smoothing=0.05,
     )
     while reached.epoch < settings.epochs and not reached.is_over(settings.patience):
-        rate = set_rates(optimiser, settings, reached.epoch)
+        rate = set_rates(optimiser, settings, reached.epoch, reached.batch, len(batches))
         if accelerator.num_processes == 1:
             let_rest(model.views, reached.epoch < settings.pretrained_from)
         started = saved = time.monotonic()
-        if isinstance(loss, SiftingLoss):
+        if isinstance(batches, Batches) and isinstance(loss, SiftingLoss):
             sifted = sift(loss, model.views, batches, reached.epoch, sifted, bf16)
             batches.trust = sifted.trust
         values = _Mean(accelerator.device)
         for batch in batches.epoch(reached.epoch, reached.batch):
+            now = (settings, reached.epoch, reached.batch, len(batches))
+            rate = set_rates(optimiser, *now)
             values.add(learner.learn(batch))
+            keep = share_kept(settings.average, batch.lesson.step)
+            average.follow(keep)
+            if network is not None:
+                network.step(share_of_rate(*now), keep)
             reached = reached.after_batch()
             bar.update()
             if time.monotonic() - saved > SAVE_EVERY and accelerator.is_main_process:
-                save_state(run, model.views, optimiser, reached, sifted)
+                save_state(run, model.views, optimiser, reached, sifted, beside)
                 saved = time.monotonic()
         took = time.monotonic() - started
-        result = _judge(model, course, accelerator)
+        kept = copy.copy(model)
+        kept.views = average.views
+        result = _judge(kept, course.dev_sets(network), accelerator.device)
         reached = reached.after_epoch(result["rsum"])
         log.epoch(
             epoch=reached.epoch,
@@ -132,8 +150,10 @@ def train(
         if accelerator.is_main_process:
             if reached.best_epoch == reached.epoch:
                 model.history |= {"dev": result, "epoch": reached.epoch}
-                save_best(run, model, reached)
-            save_state(run, model.views, optimiser, reached, sifted)
+                if network is not None:
+                    network.settle(kept)
+                save_best(run, kept, reached, half=settings.save_half)
+            save_state(run, model.views, optimiser, reached, sifted, beside)
         accelerator.wait_for_everyone()
     let_rest(model.views, False)
     bar.close()
@@ -196,7 +216,9 @@ class Learner:
         self.optimiser.step()
 
 
-def _check_same_trust(saved: Sifted | None, course: Course, audit: str, run: Path) -> None:
+def _check_same_trust(
+    saved: Sifted | None, course: Course | PixelCourse, audit: str, run: Path
+) -> None:
     """An audit done anew in between would lead to other weights than promised."""
     if saved is None or saved.trust is None or course.trust is None:
         return
@@ -223,16 +245,24 @@ class _Mean:
         return float(self.sum) / max(self.count, 1)
 
 
-def _judge(model: Model, course: Course, accelerator: Accelerator) -> dict[str, float]:
-    """Recall of the averaged views on dev; ten binary digits tell epochs apart."""
+def _judge(model: Model, sets: DevSets, device: torch.device) -> dict[str, float]:
+    """Recall of the averaged views on dev; ten binary digits tell epochs apart.
+
+    Of several dev sets the rSums add up.
+    """
     blocks = Blocks(precision="fp32" if model.recipe.train.precision == "fp32" else "fp16")
-    where = accelerator.device
-    scores = score_views(model.views, course.dev, course.dev_table, where, blocks)
-    rows = evaluate(scores, course.dev.image_of, draws=0).rows
-    return {
-        "rsum": rows[-1].recall.rsum,
-        **{f"rsum_{row.name.replace(' ', '_')}": row.recall.rsum for row in rows[:-1]},
-    }
+    total, parts = 0.0, {}
+    for name, (split, table) in sets.items():
+        scores = score_views(model.views, split, table, device, blocks)
+        rows = evaluate(scores, split.image_of, draws=0).rows
+        total += rows[-1].recall.rsum
+        if name:
+            parts[f"rsum_{name}"] = rows[-1].recall.rsum
+        else:
+            parts |= {
+                f"rsum_{row.name.replace(' ', '_')}": row.recall.rsum for row in rows[:-1]
+            }
+    return {"rsum": total, **parts}
 
 
 def _multiply(exactly: bool) -> None:

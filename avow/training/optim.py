@@ -1,4 +1,4 @@
-"""What is trained how fast: parameter groups, the learning rate over epochs, clipping."""
+"""What is trained how fast: parameter groups, the learning rate over time, clipping."""
 
 import math
 from collections.abc import Sequence
@@ -27,17 +27,29 @@ def build_optimiser(views: Sequence[Method], train: Training) -> Optimizer:
     return kind(groups, lr=train.lr, weight_decay=train.weight_decay, fused=fused)
 
 
-def set_rates(optimiser: Optimizer, train: Training, epoch: int) -> float:
-    """Set every group's learning rate for `epoch` (from 0); return the main one."""
-    if train.schedule == "cosine":
-        rate = train.lr * (1 + math.cos(math.pi * epoch / train.epochs)) / 2
-    elif train.schedule == "exponential":
-        rate = train.lr * train.decay**epoch
-    else:
-        rate = train.lr * train.decay ** _cuts(train, epoch)
+def set_rates(
+    optimiser: Optimizer, train: Training, epoch: int, batch: int = 0, batches: int = 1
+) -> float:
+    """Set every group's learning rate for a batch of `epoch`; return the main one."""
+    rate = train.lr * share_of_rate(train, epoch, batch, batches)
     for group in optimiser.param_groups:
         group["lr"] = rate * group["speed"]
     return rate
+
+
+def share_of_rate(train: Training, epoch: int, batch: int = 0, batches: int = 1) -> float:
+    """The share of the full rate for `batch` of `batches` in `epoch`, both counted from 0."""
+    done = epoch * batches + batch
+    if train.schedule == "cosine":
+        share = (1 + math.cos(math.pi * epoch / train.epochs)) / 2
+    elif train.schedule == "cosine_batches":
+        share = (1 + math.cos(math.pi * done / (train.epochs * batches))) / 2
+    elif train.schedule == "exponential":
+        share = train.decay**epoch
+    else:
+        share = train.decay ** _cuts(train, epoch)
+    warm = min(1, (done + 1) / train.warm_up) if train.warm_up else 1
+    return warm * share
 
 
 def _cuts(train: Training, epoch: int) -> int:

@@ -1,8 +1,8 @@
 """Train from photographs themselves: kept on the device, changed anew in every batch.
 
-    bytes on the device --crop, turn, colour--> frozen backbone --> cells --> a batch
+    bytes on the device --crop, turn, colour--> pixel network --> cells --> a batch
 
-Stored features see every photograph once. A frozen backbone is quick enough on an
+Stored features see every photograph once. A pixel network is quick enough on an
 accelerator to look at a fresh crop each time, and the head then meets no picture twice.
 """
 
@@ -19,6 +19,7 @@ from avow.assembly.features import cell_boxes, pooled
 from avow.assembly.pairs import whole
 from avow.assembly.recipe import Training
 from avow.core.contracts import Backbone, Lesson, Regions
+from avow.core.errors import BadData
 from avow.core.seeds import generator
 from avow.data.captions import TokenTable
 from avow.data.corruption import corrupt_words, drop_regions
@@ -68,26 +69,34 @@ class PixelBatches:
         self.photographs, self.look = photographs, look
         self.telling, self.table, self.train, self.views = telling, table, train, views
         self.same_text = torch.from_numpy(same_text)
+        if len(self) == 0:
+            raise BadData(
+                f"An epoch shows {len(telling.image)} photographs and a batch takes "
+                f"{train.batch}. Expected at least one whole batch; lower train.batch."
+            )
 
     def __len__(self) -> int:
         return len(self.telling.image) // self.train.batch
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch, from batch `start` on."""
         rng = np.random.default_rng((self.train.seed, epoch))
         order = rng.permutation(len(self.telling.image))
         for place in range(len(self)):
             chosen = order[place * self.train.batch : (place + 1) * self.train.batch]
-            yield self._batch(chosen, epoch, epoch * len(self) + place, rng)
+            texts = self.telling.drawn(chosen, rng)  # also of batches that are left out
+            if place >= start:
+                yield self._batch(chosen, texts, epoch, epoch * len(self) + place)
 
     def _batch(
         self,
         chosen: Int[np.ndarray, " pairs"],
+        texts: Int[np.ndarray, " pairs"],
         epoch: int,
         step: int,
-        rng: np.random.Generator,
     ) -> Batch:
         images = torch.from_numpy(self.telling.image[chosen])
-        rows = torch.from_numpy(self.telling.drawn(chosen, rng))
+        rows = torch.from_numpy(texts)
         draw = generator(self.train.seed, "augment", step, 0)
         text = corrupt_words(self.table, rows, self.train.words_changed, draw)
         same = self.same_text[rows]

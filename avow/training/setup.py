@@ -1,13 +1,14 @@
 """From a recipe and a features folder to everything a training run needs."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from avow.assembly.recipe import Recipe, names
 from avow.assembly.stores import open_store
 from avow.blocks.pretrained import word_vectors
 from avow.core.contracts import Method, PairedDataset
-from avow.core.errors import BadData, BadRecipe
+from avow.core.errors import BadData, BadRecipe, WrongCheckpoint
 from avow.core.seeds import seed_everything
 from avow.data.believed_pairs import read_belief
 from avow.data.captions import TokenTable
@@ -25,9 +26,15 @@ from avow.data.features import FeatureStore
 from avow.data.noise import Noise, draw_noise, read_noise, with_noise
 from avow.data.opening import open_dataset
 from avow.data.vocabulary import Vocabulary
+from avow.training.batches import Batches
+from avow.training.tuning import PixelNetwork
 
 LIGHT = "audit/light"
 """The recipe that learns on a processor in minutes, whatever the dataset."""
+
+
+DevSets = Mapping[str, tuple[FeaturedSplit, TokenTable]]
+"""What an epoch is judged on, by name."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,28 @@ class Course:
     """Which training pairs were made wrong on purpose; nothing learns from it."""
     trust: Float[Tensor, " captions"] | None = None
     """How far each training pair is believed, where an audit was named."""
+
+    def pixel_network(self, device: torch.device) -> None:
+        """None: features are stored."""
+
+    def batches(
+        self, model: Model, accelerator: Accelerator, network: PixelNetwork | None
+    ) -> Batches:
+        """The batches of this process."""
+        return Batches(
+            self.train,
+            self.train_table,
+            model.recipe.train,
+            len(model.views),
+            accelerator.device,
+            accelerator.process_index,
+            accelerator.num_processes,
+            keeps_regions=any(view.keeps_regions for view in model.views),
+        )
+
+    def dev_sets(self, network: PixelNetwork | None) -> DevSets:
+        """The dev split alone, without a name."""
+        return {"": (self.dev, self.dev_table)}
 
 
 def open_data(recipe: Recipe) -> PairedDataset:
@@ -81,7 +110,9 @@ def fold_recipe(
     """
     heavy = f"{dataset.name}/vse_infty_tcl_decl"
     usual = heavy if device.startswith("cuda") and heavy in names() else LIGHT
-    found = Recipe.open(name or usual, [*changes, f"train.seed={seed}"])
+    # folds are of the dataset, whatever photographs the recipe trains from otherwise
+    stored = ["train.photographs=''", "train.tune=0"]
+    found = Recipe.open(name or usual, [*changes, f"train.seed={seed}", *stored])
     splits = dataset.splits.values()
     brings = any(split.features is not None or split.videos is not None for split in splits)
     features = None if brings and not name else found.features
@@ -97,33 +128,75 @@ def enrol(
     paired = dataset if noise is None else with_noise(dataset, noise, left_out=left_out)
     train = FeaturedSplit.join(paired, "train", store)
     dev = FeaturedSplit.join(dataset, "dev", store)
-    # published vocabularies are built from train and dev captions
-    tokeniser = build_tokeniser(recipe, [*train.captions, *dev.captions])
-    seed_everything(recipe.train.seed, "weights")
-    views = build_views(recipe, tokeniser, train.dim)
-    if recipe.method.get("text") == "glove" and isinstance(tokeniser, Vocabulary):
-        _start_from_vectors(views, tokeniser, recipe.method.get("text_source", ""))
     visual: dict[str, Any] = {"dim": train.dim, "parts": train.parts, "identity": None}
     history: dict[str, Any] = {"data": dataset.fingerprint, "dataset": dataset.name}
     if store is not None:
         visual["identity"] = store.manifest["backbone"]
         history["features"] = store.fingerprint
+    # published vocabularies are built from train and dev captions
+    captions = [*train.captions, *dev.captions]
+    model = build_model(recipe, captions, visual, history, open_start(recipe))
     wrong = None
     if noise is not None and recipe.noise is not None:
         wrong = noise.wrong(dataset.splits["train"])
         wrong = (wrong[~wrong] if left_out else wrong)[train.kept]
         told = {"wrong": float(wrong.mean()), "fingerprint": paired.fingerprint}
-        history["noise"] = {**dataclasses.asdict(recipe.noise), **told}
-    model = Model(recipe, views, tokeniser, visual, history)
+        model.history["noise"] = {**dataclasses.asdict(recipe.noise), **told}
     course = Course(
         train,
-        TokenTable.from_captions(tokeniser, train.captions),
+        TokenTable.from_captions(model.tokeniser, train.captions),
         dev,
-        TokenTable.from_captions(tokeniser, dev.captions),
+        TokenTable.from_captions(model.tokeniser, dev.captions),
         wrong,
         _believed(recipe, paired, train),
     )
     return model, course
+
+
+def build_model(
+    recipe: Recipe,
+    captions: Sequence[str],
+    visual: dict[str, Any],
+    history: dict[str, Any],
+    start: Model | None,
+) -> Model:
+    """A fresh model, or one with the weights and the vocabulary of `start`.
+
+    visual: width, number and origin of the features. history: where they come from.
+    """
+    if start is not None:
+        if start.visual != visual:
+            raise WrongCheckpoint(
+                f"The model {recipe.train.start!r} takes features {start.visual}, and these "
+                f"are {visual}. Expected the same to go on with it; make features with "
+                "`avow features --run`, or leave train.start out."
+            )
+        history["start"] = start.fingerprint
+        before = [start.history.get("dataset", ""), *start.history.get("learnt", [])]
+        names_learnt = dict.fromkeys([*history.get("learnt", []), *before])
+        history["learnt"] = [name for name in names_learnt if name]
+        return Model(recipe, start.views, start.tokeniser, visual, history, start.tuned)
+    tokeniser = build_tokeniser(recipe, captions)
+    seed_everything(recipe.train.seed, "weights")
+    views = build_views(recipe, tokeniser, visual["dim"])
+    if recipe.method.get("text") == "glove" and isinstance(tokeniser, Vocabulary):
+        _start_from_vectors(views, tokeniser, recipe.method.get("text_source", ""))
+    return Model(recipe, views, tokeniser, visual, history)
+
+
+def open_start(recipe: Recipe) -> Model | None:
+    """The model whose weights go on learning, where the recipe names one."""
+    if not recipe.train.start:
+        return None
+    start = Model.from_pretrained(recipe.train.start, allow_code=recipe.allow_code)
+    same_views = len(start.views) == recipe.build_loss().views
+    if start.recipe.method != recipe.method or not same_views:
+        raise WrongCheckpoint(
+            f"The model {recipe.train.start!r} has {len(start.views)} views of "
+            f"{start.recipe.method}. Expected {recipe.build_loss().views} of {recipe.method}, "
+            "as the recipe says; change the recipe, or leave train.start out."
+        )
+    return start
 
 
 def _believed(

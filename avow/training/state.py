@@ -10,10 +10,11 @@ replaced, then the older folder is removed: a kill between any two leaves a vali
 import dataclasses
 import pickle
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch.optim import Optimizer
@@ -32,6 +33,7 @@ _UNUSABLE = (
     *(KeyError, TypeError, AttributeError, pickle.UnpicklingError),
 )
 """What a training state that is damaged, or of another recipe, raises."""
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,18 @@ class Progress:
         return bool(patience) and self.epoch - self.best_epoch >= patience
 
 
-def save_best(run: Path, model: Model, reached: Progress) -> None:
+@runtime_checkable
+class Learns(Protocol):
+    """Something that learns beside the views: an average of them, a pixel network."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+def save_best(run: Path, model: Model, reached: Progress, half: bool = False) -> None:
     name = f"best-{reached.epoch:05d}"
-    model.save_pretrained(run / name)
+    model.save_pretrained(run / name, half=half)
     _point(run, "best", name)
 
 
@@ -70,7 +81,9 @@ def save_state(
     optimiser: Optimizer,
     reached: Progress,
     sifted: Sifted | None = None,
+    beside: Mapping[str, Learns] = NOTHING,
 ) -> None:
+    """beside: what else learns, by the name under which `load_state` finds it again."""
     name = f"last-{reached.epoch:05d}-{reached.batch:06d}"
     with new_folder(run / name) as home:
         content = {
@@ -78,6 +91,7 @@ def save_state(
             "optimiser": optimiser.state_dict(),
             "progress": dataclasses.asdict(reached),
             "sifted": None if sifted is None else dataclasses.asdict(sifted),
+            **{name: one.state_dict() for name, one in beside.items()},
         }
         torch.save(content, home / "training.pt")
         seals.write_list(home)
@@ -85,7 +99,10 @@ def save_state(
 
 
 def load_state(
-    run: Path, views: Sequence[Method], optimiser: Optimizer
+    run: Path,
+    views: Sequence[Method],
+    optimiser: Optimizer,
+    beside: Mapping[str, Learns] = NOTHING,
 ) -> tuple[Progress, Sifted | None]:
     """Put weights and optimiser back; where nothing was saved yet, start at the start."""
     home = pointed(run, "last") or _newest(run)
@@ -98,6 +115,8 @@ def load_state(
         for view, state in zip(views, content["views"], strict=True):
             view.load_state_dict(state)
         optimiser.load_state_dict(content["optimiser"])
+        for name, one in beside.items():
+            one.load_state_dict(content[name])
         reached, sifted = Progress(**content["progress"]), content.get("sifted")
         return reached, None if sifted is None else Sifted(**sifted)
     except _UNUSABLE as error:

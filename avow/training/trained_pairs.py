@@ -13,13 +13,14 @@ from jaxtyping import Bool, UInt64
 
 from avow.assembly.pairs import FeaturedSplit
 from avow.core import seals
+from avow.core.datasets import Split
 from avow.core.errors import WrongCheckpoint
 from avow.core.files import save_array
 
 NOTE = "learnt.npy"
 
 
-def note_pairs(run: Path, split: FeaturedSplit, writes: bool = True) -> None:
+def note_pairs(run: Path, split: FeaturedSplit | Split, writes: bool = True) -> None:
     """Keep which pairs are learnt from; refuse to go on with others than a run began with.
 
     A run that has not learnt anything yet may change its mind.
@@ -40,13 +41,15 @@ def note_pairs(run: Path, split: FeaturedSplit, writes: bool = True) -> None:
         seals.write_list(run, [NOTE])
 
 
-def seen_before(run: Path, split: FeaturedSplit) -> Bool[np.ndarray, " captions"] | None:
+def seen_before(
+    run: Path, split: FeaturedSplit | Split
+) -> Bool[np.ndarray, " captions"] | None:
     """Which pairs the run has learnt from; None where it has no note of them."""
     known = _noted(run)
     return None if known is None else np.isin(pair_numbers(split), known)
 
 
-def pair_numbers(split: FeaturedSplit) -> UInt64[np.ndarray, " captions"]:
+def pair_numbers(split: FeaturedSplit | Split) -> UInt64[np.ndarray, " captions"]:
     """A number for every pair that hardly any other has, by its image's name and its words."""
     names = (split.image_ids[image] for image in split.image_of)
     return np.fromiter(_numbers(zip(names, split.captions, strict=True)), np.uint64)
