@@ -33,7 +33,7 @@ from avow.trust.risk_control import Promise
 __all__ = ["command"]  # the fixture
 PICTURES = 200  # two of every pair of colours
 SLIPS = 0.25
-CLEAR = "a red thing over green"
+CLEAR = "a red thing over green once more"
 
 
 def asked_for(number: int) -> str:
