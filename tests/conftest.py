@@ -13,10 +13,10 @@ import pytest
 
 checked_shapes.install()  # before anything imports the package
 
-from browser import browser, visit  # noqa: E402
+from browser import browser, pages, visit  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-__all__ = ["browser", "visit"]  # fixtures
+__all__ = ["browser", "pages", "visit"]  # fixtures
 
 TIERS = ("data", "browser")
 RAN = ("passed", "failed", "xfailed", "xpassed")
