@@ -33,8 +33,12 @@ def checked(subject: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
         return subject
     if isfunction(subject) and not any(map(may_have_shape, subject.__annotations__.values())):
         return _check(subject) if subject.__annotations__ else subject
-    if isfunction(subject) and not isgeneratorfunction(subject):
+    by_name = isfunction(subject) and any(
+        isinstance(annotation, str) for annotation in subject.__annotations__.values()
+    )
+    if isfunction(subject) and not isgeneratorfunction(subject) and not by_name:
         return _with_shapes(_check(subject))
+    # what a string names may be imported for type checkers alone; jaxtyping lets that pass
     return _jaxtyped(subject, typechecker=typechecker)
 
 

@@ -138,8 +138,10 @@ def test_stopped_inside_an_epoch_and_resumed(data, tmp_path, monkeypatch):
 
 COMMANDS = """
 import json, os, signal, sys
+import torch._dynamo  # which every optimiser imports
 import avow.training.loop as loop
 from avow.cli import main
+import avow.training.from_recipe
 learn, seen = loop.Learner.learn, []
 
 def learn_or_die(self, batch):
