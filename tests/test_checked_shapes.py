@@ -16,7 +16,9 @@ def under_check(subject):
 
 @under_check
 def product(
-    left: Float[Tensor, "rows shared"], right: Float[Tensor, "shared columns"], turned: bool = False
+    left: Float[Tensor, "rows shared"],
+    right: Float[Tensor, "shared columns"],
+    turned: bool = False,
 ) -> Float[Tensor, "rows columns"]:
     found = left @ right
     return found.T if turned else found
