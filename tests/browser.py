@@ -113,7 +113,8 @@ def visit(pages: Pages) -> Iterator[Callable[..., Visit]]:
             seen.page.on(event, listener)
         taken.append((seen.page, listeners))
         seen.page.set_viewport_size({"width": width, "height": height})
-        seen.page.emulate_media(color_scheme="dark" if dark else "light")
+        scheme = "dark" if dark else "light"
+        seen.page.emulate_media(color_scheme=scheme, reduced_motion="null")
         seen.page.goto(where.as_uri() if isinstance(where, Path) else where)
         return seen
 
