@@ -159,7 +159,7 @@ class Colours(Backbone):
         return pixels.float().unflatten(1, (4, -1)).unflatten(3, (4, -1)).mean((2, 4)) / 255
 
 
-def toy_model() -> Model:
+def toy_model(dim: int = DIM) -> Model:
     content = {
         "data": {"name": "none"},
         "method": {"name": "vse_infty", "dim": 8, "word_dim": 6},
@@ -168,9 +168,9 @@ def toy_model() -> Model:
     recipe = Recipe.from_dict("toy", content)
     vocabulary = Vocabulary.from_captions(CAPTIONS)
     torch.manual_seed(0)
-    sizes = {"visual_dim": DIM, "vocabulary": vocabulary.size}
+    sizes = {"visual_dim": dim, "vocabulary": vocabulary.size}
     views = [recipe.build_method(**sizes).eval() for _ in range(2)]
-    return Model(recipe, views, vocabulary, {"dim": DIM, "parts": 5, "identity": None})
+    return Model(recipe, views, vocabulary, {"dim": dim, "parts": 5, "identity": None})
 
 
 def write_run(run: Path) -> None:

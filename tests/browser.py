@@ -63,31 +63,64 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+class Pages:
+    """Pages of one browser that tests use in turn: a new one costs more than a visit."""
+
+    def __init__(self, browser: Any) -> None:
+        self._context = browser.new_context()
+        self._context.set_default_timeout(300_000)  # it only ends a test that would hang
+        self._free: list[Any] = []
+
+    def take(self) -> Any:
+        return self._free.pop() if self._free else self._context.new_page()
+
+    def give_back(self, page: Any, listeners: dict[str, Any]) -> None:
+        """The page as a new one is: nothing stored, nothing cached, nobody listens."""
+        for event, listener in listeners.items():
+            page.remove_listener(event, listener)
+        scheme, _, rest = page.url.partition("://")
+        origin = f"{scheme}://{rest.partition('/')[0]}"
+        page.goto("about:blank")
+        session = self._context.new_cdp_session(page)
+        session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+        session.send("Network.clearBrowserCache")
+        session.detach()
+        self._context.clear_cookies()
+        self._free.append(page)
+
+
+@pytest.fixture(scope="module")
+def pages(browser: Any) -> Pages:
+    return Pages(browser)
+
+
 @pytest.fixture
-def visit(browser: Any) -> Iterator[Callable[..., Visit]]:
+def visit(pages: Pages) -> Iterator[Callable[..., Visit]]:
     """Open a file or an address: visit(where, width=390, height=844, dark=True)."""
-    contexts = []
+    taken = []
 
     def open_page(
         where: str | Path, width: int = 1280, height: int = 800, dark: bool = False
     ) -> Visit:
-        context = browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme="dark" if dark else "light",
-        )
-        context.set_default_timeout(300_000)  # it only ends a test that would hang
-        contexts.append(context)
-        seen = Visit(context.new_page())
-        seen.page.on("console", lambda told: _note(seen, told))
-        seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
-        seen.page.on("requestfailed", lambda request: seen.complaints.append(request.url))
-        seen.page.on("request", lambda request: seen.asked.append(request.url))
+        seen = Visit(pages.take())
+        listeners = {
+            "console": lambda told: _note(seen, told),
+            "pageerror": lambda error: seen.complaints.append(str(error)),
+            "requestfailed": lambda request: seen.complaints.append(request.url),
+            "request": lambda request: seen.asked.append(request.url),
+        }
+        for event, listener in listeners.items():
+            seen.page.on(event, listener)
+        taken.append((seen.page, listeners))
+        seen.page.set_viewport_size({"width": width, "height": height})
+        scheme = "dark" if dark else "light"
+        seen.page.emulate_media(color_scheme=scheme, reduced_motion="null")
         seen.page.goto(where.as_uri() if isinstance(where, Path) else where)
         return seen
 
     yield open_page
-    for context in contexts:
-        context.close()
+    for page, listeners in taken:
+        pages.give_back(page, listeners)
 
 
 def _note(seen: Visit, told: Any) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 checked_shapes.install()  # before anything imports the package
 
-from browser import browser, visit  # noqa: E402
+from browser import browser, pages, visit  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-__all__ = ["browser", "visit"]  # fixtures
+__all__ = ["browser", "pages", "visit"]  # fixtures
 
 TIERS = ("data", "browser")
 RAN = ("passed", "failed", "xfailed", "xpassed")
@@ -35,9 +35,17 @@ settings.load_profile("long" if os.environ.get(LONG) else "short")
 
 @pytest.fixture(scope="session", autouse=True)
 def avow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or writes what the person running it has cached."""
+    """No test reads or writes what the person running it has cached.
+
+    Networks that one of several processes of pytest-xdist has exported serve the others too.
+    """
+    home = tmp_path_factory.mktemp("avow_home")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = tmp_path_factory.getbasetemp().parent / "backbones"
+        shared.mkdir(exist_ok=True)
+        (home / "backbones").symlink_to(shared, target_is_directory=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AVOW_HOME", str(tmp_path_factory.mktemp("avow_home")))
+        patch.setenv("AVOW_HOME", str(home))
         yield
 
 

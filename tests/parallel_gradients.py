@@ -1,4 +1,4 @@
-"""Run by `torchrun` from test_parallel.py: training gradients, shared by all processes.
+"""Run in two processes by test_parallel.py: training gradients, shared by all processes.
 
 Then, in the same two processes, the training runs of the recipes `apart` and `gathered`.
 """

@@ -9,28 +9,14 @@ from samples import SIZES, regions
 
 from avow.assembly import checkpoint
 from avow.assembly.model import Model
-from avow.assembly.recipe import Recipe
 from avow.core.errors import BadData, BadFeatures, NoRoom, WrongCheckpoint
 from avow.core.opinion import Opinion
-from avow.data.vocabulary import Vocabulary
-
-CAPTIONS = ["a red dog runs"] * 4 + ["two cats sit on a mat"] * 4
+from benchmarks.damage_model import toy_model
 
 
 @pytest.fixture
 def model() -> Model:
-    content = {
-        "data": {"name": "none"},
-        "method": {"name": "vse_infty", "dim": 8, "word_dim": 6},
-        "loss": {"name": "tcl", "tau": 0.1},
-    }
-    recipe = Recipe.from_dict("toy", content)
-    vocabulary = Vocabulary.from_captions(CAPTIONS)
-    torch.manual_seed(0)
-    sizes = {"visual_dim": SIZES["visual_dim"], "vocabulary": vocabulary.size}
-    views = [recipe.build_method(**sizes).eval() for _ in range(2)]
-    visual = {"dim": SIZES["visual_dim"], "parts": 5, "identity": None}
-    return Model(recipe, views, vocabulary, visual)
+    return toy_model(SIZES["visual_dim"])
 
 
 def test_weights_are_cut_and_joined(tmp_path, monkeypatch):

@@ -8,27 +8,30 @@ from test_cli import as_toml, command  # noqa: F401  (a fixture)
 
 from avow.assembly.identity import search_fingerprint
 from avow.assembly.model import Model
+from avow.training.from_recipe import train
 from avow.trust.policy import Policy
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def run(command, tmp_path):  # noqa: F811
-    toml, out = tmp_path / "toy.toml", tmp_path / "run"
-    data = write_precomp(tmp_path / "toy_precomp")
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    home = tmp_path_factory.mktemp("studied")
+    toml, out = home / "toy.toml", home / "run"
+    data = write_precomp(home / "toy_precomp")
     toml.write_text(as_toml(small_recipe(data, "vse_infty", epochs=1)))
-    command("train", toml, "--out", out, "--json", "--device", "cpu")
+    train(str(toml), out=out, progress=False, device="cpu")
     return out
 
 
 def test_the_study_of_a_run(command, run):  # noqa: F811
-    arguments = ("trust", run, "--splits", 3, "--device", "cpu")
+    arguments = ("trust", run, "--splits", 2, "--passes", 2, "--device", "cpu")
     code, out, err = command(*arguments, "--json")
     assert code == 0, err
     found = json.loads(out)
     study = found["studies"][0]
     assert set(study["directions"]) == {"text", "image"}
+    passes_draw_the_batch_statistics_of_the_method(study, (run / "trust" / "index.html"))
     assert study["about"]["split"] == "test" and study["about"]["fitted_on"] == "dev"
     assert "calibrated trust" in study["directions"]["text"]["measures"]
     assert study["directions"]["text"]["corruption"]["kinds"]["words"][2]["ratio"] == 0.6
@@ -63,18 +66,12 @@ def test_no_run_no_traceback(command, tmp_path):  # noqa: F811
     assert err.startswith(f"avow: There is no model in {str(tmp_path / 'nothing')!r}.")
 
 
-def test_passes_draw_the_batch_statistics_of_the_method(command, run):  # noqa: F811
-    code, out, err = command(
-        "trust", run, "--splits", 2, "--passes", 2, "--no-corruption", "--json"
-    )
-    assert code == 0, err
-    found = json.loads(out)
-    study = found["studies"][0]
+def passes_draw_the_batch_statistics_of_the_method(study, page):
     name = "stochastic_bn: posterior uncertainty"
     assert name in study["directions"]["image"]["measures"]
     assert name not in study["directions"]["text"]["measures"]
     assert study["directions"]["image"]["scatter"]["by"] == "stochastic_bn"
     assert "mc_dropout: the method has no dropout above 0; left out" in study["notes"]
-    page = (run / "trust" / "index.html").read_text()
-    assert "the method has no dropout above 0" in page
-    assert "posterior uncertainty" in page and "Under drawn batch statistics" in page
+    told = page.read_text()
+    assert "the method has no dropout above 0" in told
+    assert "posterior uncertainty" in told and "Under drawn batch statistics" in told

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import sqlite3
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from encoders import COLOURS, ColourEncoder, picture
+from samples import benchmark
 from test_cli import command
 
 from avow.core import checksums
@@ -559,11 +559,6 @@ COUNT = 60 if os.environ.get("AVOW_LONG_TESTS") else 18
 @pytest.mark.slow
 def test_random_damages_are_told_or_harmless(tmp_path):
     """`benchmarks/damage.py` draws a thousand."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        from damage import damaged_indexes
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-    found = damaged_indexes(tmp_path, COUNT, seed=1)
+    found = benchmark("damage").damaged_indexes(tmp_path, COUNT, seed=1)
     assert found["wrong"] == [] and found["told"] + found["harmless"] == COUNT
     assert found["told"] > COUNT // 3 and found["repaired"] == found["repairs"] > 0

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -38,8 +39,14 @@ def test_the_demo_answers_and_refuses(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_sample_trains(tmp_path):
-    told = run("train_sample", tmp_path, *SHORTER)
+def test_the_sample_trains(tmp_path, monkeypatch, capsys):
+    """In this process, which has torch already."""
+    script = str(ROOT / "scripts" / "train_sample")
+    monkeypatch.setenv("AVOW_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [script, *SHORTER])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert runpy.run_path(script)["main"]() == 0
+    told = capsys.readouterr().out
     row = ROW.search(told)
     assert row, told
     for direction in row.groups():

@@ -552,4 +552,6 @@ def test_learns_to_match(name):
         optimiser.zero_grad()
         value.backward()
         optimiser.step()
+        if gap.detach().clamp(min=0).fill_diagonal_(0).sum() < 0.1:  # apart by the margin
+            break
     assert (scores.argmax(1) == torch.arange(4)).all()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from encoders import COLOURS, ColourEncoder, picture
 from PIL import ExifTags, Image
+from samples import benchmark
 from serving import wait_until
 
 from avow.core.errors import AvowError, BadData, BadQuery, NoRoom, UnknownName, WrongIndex
@@ -858,12 +859,7 @@ def test_the_command_indexes_and_tells(hostile, index):
 @pytest.mark.slow
 def test_kills_at_any_moment_lose_and_double_nothing(tmp_path):
     """The real command, killed twice; `benchmarks/index_kills.py` does it fifty times."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        from index_kills import killed
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-    found = killed(tmp_path, kills=2, files=80)
+    found = benchmark("index_kills").killed(tmp_path, kills=2, files=80)
     harm = {"lost": 0, "left_over": 0, "doubled": 0, "wrong": 0}
     assert found == {"kills": 2, "files": 80} | harm
 

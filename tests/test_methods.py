@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import SIZES, regions, tokens
+from samples import SIZES, SMALLER, regions, tokens
 from tiny_bert import save_bert
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -15,6 +15,8 @@ from avow.core import folder
 from avow.core.contracts import Method, Regions, Tokens, VectorMethod
 
 NAMES = folder.names(methods)
+INSIDE = ("caption_dim", "caption_word_dim", "similarity_dim", "heads", "head_dim")
+INSIDE += ("visual_hidden", "text_hidden", "visual_maps", "text_maps")
 
 
 @pytest.fixture(params=NAMES)
@@ -25,14 +27,23 @@ def name(request):
 @pytest.fixture
 def method(name) -> Method:
     torch.manual_seed(0)
-    return folder.build(methods, name, **SIZES).eval()
+    return built(name).eval()
+
+
+def built(name: str, **chosen: object) -> Method:
+    """A small one; as large as the paper's, some take most of a second to make."""
+    inside = {key: value for key, value in SMALLER.get(name, {}).items() if key in INSIDE}
+    return folder.build(methods, name, **SIZES | inside | chosen)
 
 
 def score(method: Method, visual: Regions, text: Tokens) -> torch.Tensor:
     return method.similarity(method.encode_visual(visual), method.encode_text(text))
 
 
-def test_scores_every_pair_within_bounds(method):
+def test_scores_every_pair_within_bounds(name):
+    """Of the size that a recipe gets where it says nothing."""
+    torch.manual_seed(0)
+    method = folder.build(methods, name, **SIZES).eval()
     scores = score(method, regions([5, 3, 1]), tokens([7, 4]))
     assert scores.shape == (3, 2)
     assert scores.abs().max() <= 1 + 1e-6
@@ -112,7 +123,7 @@ def test_gradients_reach_every_parameter(method):
 def test_is_deterministic_in_eval_mode(name):
     torch.manual_seed(0)
     drops = {"dropout_word": 0.5, "dropout_image": 0.5, "dropout_head": 0.5}
-    method = folder.build(methods, name, **SIZES, **drops)
+    method = built(name, **drops)
     visual, text = regions([5, 3]), tokens([7, 4])
     method.eval()
     assert torch.equal(score(method, visual, text), score(method, visual, text))
@@ -123,7 +134,7 @@ def test_is_deterministic_in_eval_mode(name):
 @pytest.mark.parametrize("which", ["dropout_word", "dropout_image", "dropout_head"])
 def test_each_dropout_does_something(name, which):
     torch.manual_seed(0)
-    method = folder.build(methods, name, **SIZES, **{which: 0.5}).train()
+    method = built(name, **{which: 0.5}).train()
     visual, text = regions([5, 3]), tokens([7, 4])
     assert not torch.equal(score(method, visual, text), score(method, visual, text))
 
@@ -172,7 +183,7 @@ def tiny_bert(tmp_path_factory) -> Path:
 
 def test_takes_a_transformer(name, tiny_bert):
     torch.manual_seed(0)
-    method = folder.build(methods, name, **SIZES, text="bert", text_source=str(tiny_bert))
+    method = built(name, text="bert", text_source=str(tiny_bert))
     method.eval()
     visual, text = regions([5, 3, 2]), tokens([7, 4, 1], words=11)
     scores = score(method, visual, text)

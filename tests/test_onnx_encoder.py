@@ -113,8 +113,7 @@ def test_batches_equal_singles_and_runs_repeat(encoder, photographs):
     alone = np.concatenate([encoder.encode_texts([text]) for text in several])
     np.testing.assert_allclose(alone, texts, atol=1e-5)
     np.testing.assert_array_equal(encoder.encode_texts(several), texts)
-    # a short text beside one that is cut at the end
-    beside = encoder.encode_texts([TEXTS[0], TEXTS[-1]])
+    beside = encoder.encode_texts([TEXTS[0], "dog " * 100])
     np.testing.assert_allclose(beside[0], texts[0], atol=1e-5)
     pixels = np.stack([encoder.prepare(one) for one in photographs[:3]])
     vectors = encoder.encode_prepared(pixels)

@@ -5,6 +5,7 @@ The recorded numbers lie beside the data (`oracles` next to the data folder).
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,23 +102,27 @@ def test_tcl_views_and_losses(oracles, name):
     check_views(views, oracles, out, "init", limits["start"])
 
     batch = training_batch(oracles)
+    scores = [
+        view.similarity(view.encode_visual(batch.visual), view.encode_text(batch.text))
+        for view in views
+    ]
+    check_losses(scores, batch.lesson.match, out, limits["start"])
+
+
+def check_losses(scores: list[torch.Tensor], match: torch.Tensor, out: Any, limit: float):
+    """The losses of two views over one batch, both ways, and how far the views disagree."""
     opinions = []
-    for number, view in enumerate(views):
-        visual, words = view.encode_visual(batch.visual), view.encode_text(batch.text)
-        scores = view.similarity(visual, words)
-        opinions.append((Opinion.from_similarity(scores), Opinion.from_similarity(scores.T)))
-        match = batch.lesson.match
-        for side, opinion in zip(("i2t", "t2i"), opinions[-1], strict=True):
-            risk, kl = (
-                dirichlet_risk(opinion, match),
-                kl_to_uniform(opinion.without(match)),
-            )
+    for number, seen in enumerate(scores):
+        both = Opinion.from_similarity(seen), Opinion.from_similarity(seen.T)
+        opinions.append(both)
+        for side, opinion in zip(("i2t", "t2i"), both, strict=True):
+            risk, kl = dirichlet_risk(opinion, match), kl_to_uniform(opinion.without(match))
             for weight in ("0", "0.005", "1"):
                 label = f"evalmode_ce_{side}_{number}_lam{weight}"
-                close(risk + float(weight) * kl, out[label], limits["start"], label)
+                close(risk + float(weight) * kl, out[label], limit, label)
     for place, label in ((0, "v2t"), (1, "t2v")):
         gap = disagreement(opinions[1][place], opinions[0][place])
-        close(gap, out[f"evalmode_consistency_{label}"], limits["start"], label)
+        close(gap, out[f"evalmode_consistency_{label}"], limit, label)
 
 
 def training_batch(folder: Path, epoch: int = 0) -> Batch:

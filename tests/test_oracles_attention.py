@@ -25,12 +25,13 @@ from avow.training.optim import build_optimiser
 pytestmark = pytest.mark.data
 __all__ = ["oracles"]  # the fixture
 SCAN = [f"scan_{way}_{how}" for way in ("t2i", "i2t") for how in ("LogSumExp", "Mean")]
+# Their numbers are all compared in test_parity.py too, as a user's import gives them.
 IMRAM = [
-    "imram_full_IMRAM",
-    "imram_full_IMRAM_nonorm",
+    pytest.param("imram_full_IMRAM", marks=pytest.mark.long),
+    pytest.param("imram_full_IMRAM_nonorm", marks=pytest.mark.long),
     "imram_image_IMRAM",
     "imram_text_IMRAM",
-    "imram_text_IMRAM_nonorm",
+    pytest.param("imram_text_IMRAM_nonorm", marks=pytest.mark.long),
 ]
 
 

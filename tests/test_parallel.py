@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,23 +19,45 @@ from avow.assembly.model import Model
 TESTS = Path(__file__).parent
 
 
-def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
+LONG = 1800  # seconds: it only ends a test that would hang
+
+
+def environment() -> dict[str, str]:
     paths = [str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {
+    return os.environ | {
         "PYTHONPATH": os.pathsep.join(paths),
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
     }
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
-        [*command, "--nproc-per-node", "2", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=1800,  # seconds: it only ends a test that would hang
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done
+
+
+def two_processes(*arguments: str) -> str:
+    """What two processes print that are started as torchrun starts them.
+
+    It would import torch for itself, which takes as long as in each of them.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    about = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    started = [
+        subprocess.Popen(
+            [sys.executable, *arguments],
+            env=environment() | about | {"RANK": rank, "LOCAL_RANK": rank},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
+    try:
+        told = [process.communicate(timeout=LONG) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    for process, (_, complaints) in zip(started, told, strict=True):
+        assert process.returncode == 0, complaints[-3000:]
+    return "".join(out for out, _ in told)
 
 
 def load(path: Path) -> dict[str, torch.Tensor]:
@@ -49,13 +72,14 @@ def gradients(tmp_path_factory):
     """
     where = tmp_path_factory.mktemp("gradients")
     data = write_precomp(where / "toy_precomp")
-    content = small_recipe(data, epochs=2, batch=12, words_changed=0.0)
+    content = small_recipe(data, epochs=2, batch=24, words_changed=0.0)
     content["method"] = {"name": "vsrn", "dim": 16, "word_dim": 8, "caption_dim": 8}
     (where / "apart.toml").write_text(as_toml(content))
-    gathered = small_recipe(data, epochs=2, batch=12, gather=True)
+    gathered = small_recipe(data, epochs=2, batch=24, gather=True)
     (where / "gathered.toml").write_text(as_toml(gathered))
-    done = torchrun(str(TESTS / "parallel_gradients.py"), str(where))
-    (where / "told.txt").write_text(done.stdout)
+    (where / "told.txt").write_text(
+        two_processes(str(TESTS / "parallel_gradients.py"), str(where))
+    )
     return where
 
 
@@ -86,14 +110,25 @@ def test_a_run_on_two_processes(gradients):
     [told] = [json.loads(line) for line in lines if line.startswith("{")]
     assert told["run"] == str(out) and told["epochs"] == 2  # one of the processes speaks
     lines = (out / "log.jsonl").read_text().splitlines()
-    assert [json.loads(line)["batches"] for line in lines] == [10, 10]
+    assert [json.loads(line)["batches"] for line in lines] == [5, 5]
     assert Model.from_pretrained(out).views and final_weights(out)
 
 
 @pytest.mark.long
 def test_the_command_itself_on_two_processes(gradients, tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     words = ["--out", str(tmp_path / "run"), "--device", "cpu", "--json"]
-    done = torchrun("-m", "avow", "train", str(gradients / "gathered.toml"), *words)
+    done = subprocess.run(
+        [
+            *(*command, "--nproc-per-node", "2", "-m", "avow", "train"),
+            *(str(gradients / "gathered.toml"), *words),
+        ],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.strip().splitlines()[-1])["epochs"] == 2
 
 

@@ -8,6 +8,7 @@ what that version said of the same queries.
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from avow.core.errors import BadData, WrongTrust
 from avow.core.inputs import background_of, views_of
 from avow.trust.fitting import CalibrationQueries, fit_policy, fit_search_policy
 from avow.trust.gallery_sampling import ScoredQueries
-from avow.trust.policy import Policy, verdicts
+from avow.trust.policy import Judgements, Policy, verdicts
 
 FIXTURES = Path(__file__).parent / "fixtures"
 JUDGED = json.loads((FIXTURES / "judged-1.json").read_text())
@@ -56,13 +57,19 @@ def test_a_trust_file_of_before_judges_the_same(name, again, tmp_path):
 @pytest.mark.parametrize("again", [False, True])
 def test_a_policy_file_of_before_judges_the_same(again, tmp_path):
     policy, before = opened("policy-1", again, tmp_path), JUDGED["policy-1"]
+    judges_as_before(policy, before)
+    assert policy.event == "relevant"
+
+
+def judges_as_before(policy: Policy, before: dict[str, Any]) -> Judgements:
     judged = policy.judge(SIMILARITY, WORDS, bank=BANK, risk=0.3, model="abc")
     for name in ("probability", "confidence", "present", "odd"):
         np.testing.assert_allclose(getattr(judged, name), before[name], atol=2e-6)
     assert judged.order.tolist() == before["order"]
     assert judged.promise.__dict__ == pytest.approx(before["promise"], abs=2e-4)
     assert judged.verdicts == before["verdicts"]
-    assert policy.event == "relevant" and policy.default_risk == before["default_risk"]
+    assert policy.default_risk == before["default_risk"]
+    return judged
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -71,13 +78,7 @@ def test_a_policy_file_of_each_format_judges_the_same(number, again, tmp_path):
     """Written by the last version of format 2, and by the first one of format 3."""
     before = json.loads((FIXTURES / f"judged-{number}.json").read_text())
     policy = opened(f"policy-{number}", again, tmp_path)
-    judged = policy.judge(SIMILARITY, WORDS, bank=BANK, risk=0.3, model="abc")
-    for name in ("probability", "confidence", "present", "odd"):
-        np.testing.assert_allclose(getattr(judged, name), before[name], atol=2e-6)
-    assert judged.order.tolist() == before["order"]
-    assert judged.promise.__dict__ == pytest.approx(before["promise"], abs=2e-4)
-    assert judged.verdicts == before["verdicts"]
-    assert policy.default_risk == before["default_risk"]
+    judged = judges_as_before(policy, before)
     assert (policy.anything is None) == (number == 2)
     assert (judged.one_of_first is None) == (number == 2)
 

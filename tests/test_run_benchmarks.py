@@ -48,25 +48,6 @@ def run(monkeypatch, capsys) -> Callable[..., str]:
 
 
 @pytest.mark.slow
-def test_a_script_runs_each_command_in_a_process_of_its_own(tmp_path, toy):
-    results = ROOT / "benchmarks" / "results" / "processes-test.json"
-    words = ["--device", "cpu", "--seeds", "0", "--runs", str(tmp_path), "processes-test", toy]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    try:
-        done = subprocess.run(
-            [sys.executable, str(ROOT / "benchmarks" / "recipes.py"), *words],
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "1 runs -> " in done.stdout
-        assert json.loads(results.read_text())["summary"][toy]["seeds"] == [0]
-    finally:
-        results.unlink(missing_ok=True)
-
-
-@pytest.mark.slow
 def test_a_small_grid(tmp_path, toy, run):
     results = ROOT / "benchmarks" / "results" / "noise-test.json"
     words = [
@@ -90,13 +71,24 @@ def test_a_small_grid(tmp_path, toy, run):
 
 
 @pytest.mark.slow
-def test_seeds_are_added_to_earlier_ones(tmp_path, toy, run):
+def test_each_command_has_a_process_and_seeds_are_added_to_earlier_ones(tmp_path, toy, run):
     results = ROOT / "benchmarks" / "results" / "recipes-test.json"
     short = f"{toy}+train.lr=0.01"
-    where = ["--runs", str(tmp_path / "runs"), "recipes-test", short]
+    words = ["--runs", str(tmp_path / "runs"), "recipes-test", short]
     try:
-        run("recipes.py", "--seeds", "0", *where)
-        told = run("recipes.py", "--seeds", "1", *where)
+        done = subprocess.run(
+            [
+                *(sys.executable, str(ROOT / "benchmarks" / "recipes.py"), "--device", "cpu"),
+                *("--seeds", "0", *words),
+            ],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "1 runs -> " in done.stdout
+        assert json.loads(results.read_text())["summary"][short]["seeds"] == [0]
+        told = run("recipes.py", "--seeds", "1", *words)
         found = json.loads(results.read_text())["summary"][short]
         assert found["seeds"] == [0, 1] and len(found["both views"]["values"]) == 2
         assert short in told and " ± " in told and "2 runs -> " in told

@@ -1,6 +1,7 @@
 """Shift checks: how often they cry wolf, how fast they see one; against scipy and MAPIE."""
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from avow.trust.drift import Watch, compare
 seeds = st.integers(0, 10_000)
 TESTS = ["kolmogorov_smirnov", "mann_whitney"]
 LEVEL = 0.1
+TRIALS = 500 if os.environ.get("AVOW_LONG_TESTS") else 250
 
 
 def tolerated(trials: int) -> float:
@@ -28,11 +30,11 @@ def tolerated(trials: int) -> float:
 @pytest.mark.parametrize("decimals", [1, 8])
 def test_false_alarms_are_as_rare_as_promised(test, decimals):
     alarms = 0
-    for seed in range(500):
+    for seed in range(TRIALS):
         draws = np.random.default_rng(seed).random(130).round(decimals)
         alarms += compare(draws[:90], draws[90:], test=test, level=LEVEL).shifted
-    assert alarms / 500 <= tolerated(500)
-    assert decimals == 1 or alarms / 500 > 0.05
+    assert alarms / TRIALS <= tolerated(TRIALS)
+    assert decimals == 1 or alarms / TRIALS > 0.05
 
 
 @pytest.mark.parametrize("test", TESTS)

@@ -68,7 +68,7 @@ captions = st.lists(st.integers(1, 12), min_size=1, max_size=6)
 pictures = st.lists(st.integers(1, 5), min_size=2, max_size=5)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(
     st.sampled_from(NAMES),
     st.booleans(),

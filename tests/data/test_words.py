@@ -1,6 +1,7 @@
 """Words are cut where `nltk.word_tokenize` cuts them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ FROZEN = json.loads(
     (Path(__file__).parent.parent / "frozen" / "word_tokenize.json").read_text("utf-8")
 )
 
+LONG = bool(os.environ.get("AVOW_LONG_TESTS"))
 SIGNS = "ab1.,:;'\"`()[]<>?!*&-sdtnlme \n\u2013\u00e9\u2018\u2019\u201c\u201d\u00ab\u00bb"
 
 
@@ -31,14 +33,13 @@ def test_frozen_rows_cover_the_rules():
     assert marks | {",", ":", ";", "?", "!", "(", "&", "#", "t.v", "u.s."} <= words
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500 if LONG else 150, deadline=None)
 @given(st.text(alphabet=SIGNS, max_size=12))
 def test_one_sentence_is_cut_as_nltk_cuts_it(text):
     nltk = pytest.importorskip("nltk.tokenize")
     assert sentence_words(text) == nltk.NLTKWordTokenizer().tokenize(text)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="ab .?!\"')", max_size=20))
 def test_sentences_lose_nothing_but_spaces(text):
     joined = "".join(sentences(text))
@@ -85,7 +86,7 @@ def test_captions_are_cut_as_nltk_cuts_them():
     assert [t for t in plain if word_tokenize(t) != cut(t)] == []
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500 if LONG else 150, deadline=None)
 @given(
     st.lists(
         st.sampled_from(
