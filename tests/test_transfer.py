@@ -1,6 +1,7 @@
 """Policies for models without labels: another model's probabilities stand for them."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -245,7 +246,7 @@ def test_an_index_of_a_stranger_is_judged(command, index):
     hits = found.hits or found.near_misses
     assert all(hit.p_relevant is not None for hit in hits)
     _, shown, _ = command("calibrate", "--show", "--index", index)
-    assert "calibrated by transfer from the default model, for galleries of 20 to 52" in shown
+    assert re.search(r"by transfer from the default model, for galleries of \d+ to 52", shown)
 
 
 @pytest.mark.slow
@@ -327,5 +328,8 @@ def test_a_server_that_finds_enough_pictures_judges_from_then_on(made, tmp_path)
         number = client.post("/api/jobs", json={}).json()["id"]
         wait_until(lambda: client.get(f"/api/jobs/{number}").json()["state"] == "done", 600)
         says = client.get(f"/api/jobs/{number}").json()["says"]
-        assert says.startswith("57 new") and "Trust was transferred" in says
+        assert (
+            says.startswith(f"{len(list(pictures.iterdir())) - 3} new")
+            and "Trust was transferred" in says
+        )
         assert client.get("/api/search", **asked).json()["verdict"] != "unjudged"

@@ -76,20 +76,16 @@ def survey(
     generation: int,
 ) -> Survey:
     """Compare `folders` with the catalogue, for one generation of one model's rows."""
-    changes = Survey(walk(folders, leave_out=index))
-    indexed = {
-        path: (number, size, mtime_ns, inode, content)
-        for number, path, size, mtime_ns, inode, content in link.execute(
-            "SELECT id, path, size, mtime_ns, inode, content FROM files WHERE gone = 0"
-        )
-    }
+    walked = walk(folders, leave_out=index)
+    changes = Survey(walked)
+    indexed = {row[0]: row[1:] for row in link.execute(_INDEXED)}
     refused = {row[0]: row[1:] for row in link.execute(_REFUSED)}
     lacking = {row[0] for row in link.execute(_LACKING, [model, generation])}
-    for path, stat in changes.walk.files.items():
+    for path, stat in walked.files.items():
         about = (stat.size, stat.mtime_ns, stat.inode)
         if path in indexed:
-            number = indexed[path][0]
-            if indexed[path][1:4] == about and number not in lacking:
+            number, *before, _ = indexed[path]
+            if tuple(before) == about and number not in lacking:
                 changes.unchanged += 1
             else:
                 changes.jobs.append(Job(stat, number))
@@ -103,9 +99,9 @@ def survey(
             changes.jobs.append(Job(stat, None))
     homes = _noted_folders(index)
     for path, (number, *_, content) in indexed.items():
-        if path in changes.walk.files:
+        if path in walked.files:
             continue
-        if changes.walk.covers(path):
+        if walked.covers(path):
             changes.missing[number] = (path, content)
         elif (
             number in lacking
@@ -116,14 +112,12 @@ def survey(
             changes.jobs.append(Job(stat, number))
     if changes.missing:
         changes.indexed_before = {
-            root: sum(under(path, [root]) for path in indexed) for root in changes.walk.roots
+            root: sum(under(path, [root]) for path in indexed) for root in walked.roots
         }
-    met = changes.walk.files.keys() | changes.walk.skipped.keys()
-    changes.skips_gone = [
-        path for path in refused if path not in met and changes.walk.covers(path)
-    ]
-    changes.skips_new = bool(changes.walk.skipped.keys() - refused.keys())
-    if not (changes.walk.files or changes.walk.skipped or changes.missing):
+    met = walked.files.keys() | walked.skipped.keys()
+    changes.skips_gone = [path for path in refused if path not in met and walked.covers(path)]
+    changes.skips_new = bool(walked.skipped.keys() - refused.keys())
+    if not (walked.files or walked.skipped or changes.missing):
         listed = ", ".join(repr(str(folder)) for folder in folders)
         raise BadData(
             f"There is nothing to index in {listed}. Expected photographs "
@@ -132,6 +126,7 @@ def survey(
     return changes
 
 
+_INDEXED = "SELECT path, id, size, mtime_ns, inode, content FROM files WHERE gone = 0"
 _REFUSED = "SELECT path, size, mtime_ns, inode, again FROM skipped"
 _LACKING = """
 SELECT DISTINCT file FROM items WHERE gone = 0 AND NOT EXISTS (
