@@ -82,7 +82,8 @@ def stated(pairs: JudgedPairs, measure: np.ndarray, images: int) -> dict[str, An
         for some in [(p >= low) & (p < high)]
         if some.any()
     ]
-    return {"stated": float(p.mean()), "judged": float(fits.mean()), "bins": bins}
+    fitted = {"slope": curve.slope, "offset": curve.offset}
+    return {"stated": float(p.mean()), "judged": float(fits.mean()), "bins": bins, **fitted}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Pairs that fit besides the matches: how they are found, and what TCL makes of them."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from avow.losses.tcl import build
 from avow.study.relevance_labels import agreement
 from avow.training.caption_agreement import OFFSET, SLOPE, CaptionAgreement
 
+ROOT = Path(__file__).parent.parent
 IMAGE_OF = np.array([2, 0, 0, 1, 2, 0])  # one, two and three captions
 
 
@@ -30,6 +33,12 @@ def test_fits_are_those_of_the_study_and_one_for_the_own_image():
             stated = float(expit(SLOPE * agreed[second, image] + OFFSET))
             wanted = 1.0 if IMAGE_OF[second] == image else stated
             assert float(found[row, column]) == pytest.approx(wanted, abs=1e-5)
+
+
+def test_the_curve_is_the_one_that_the_benchmark_fitted():
+    kept = json.loads((ROOT / "benchmarks/results/labels.json").read_text("utf-8"))
+    row = kept["rows"]["sentence vectors"]
+    assert (SLOPE, OFFSET) == (round(row["slope"], 2), round(row["offset"], 2))
 
 
 def risk(others: str, fits: torch.Tensor | None, scores: torch.Tensor) -> torch.Tensor:
