@@ -1,7 +1,7 @@
 """Scoring as published systems go about it: one caption after the other, all images at once.
 
-What `benchmarks/speed.py` runs beside ours, with the same weights on the same items. Every
-caption is cut to its own words and compared with all images by batched products; what is
+What `benchmarks/speed/methods.py` runs beside ours, with the same weights on the same items.
+Every caption is cut to its own words and compared with all images by batched products; what is
 attended is formed in full. Nothing is shared between captions.
 """
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _report import RESULTS, command, commit, machine
+from benchmarks._report import RESULTS, command, commit, machine
 
 Row = dict[str, Any]
 

@@ -1,13 +1,10 @@
 """Small made-up inputs that several test files share."""
 
-import importlib
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from avow.core.contracts import Regions, Tokens
@@ -31,13 +28,6 @@ SMALLER = {
     "vsrn": {"caption_dim": 16, "caption_word_dim": 8},
 }
 """Settings with which a method learns the small recipe in a minute."""
-
-
-def benchmark(name: str) -> ModuleType:
-    """A module of `benchmarks`, whose files import each other as scripts do."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parent.parent / "benchmarks"))
-        return importlib.import_module(name)
 
 
 @cache

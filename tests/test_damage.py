@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from encoders import COLOURS, ColourEncoder, picture
-from samples import benchmark
 from test_cli import command
 
 from avow.core import checksums
@@ -23,6 +22,7 @@ from avow.retrieval.store.catalogue import open_catalogue
 from avow.retrieval.store.indexed_folders import covered
 from avow.retrieval.store.inspection import AGAIN, REBUILD, catalogue_damage, inspect_index
 from avow.retrieval.where import Where
+from benchmarks.quality import damage
 
 __all__ = ["command"]  # the fixture
 ROOT = Path(__file__).parent.parent
@@ -558,7 +558,7 @@ COUNT = 60 if os.environ.get("AVOW_LONG_TESTS") else 18
 
 @pytest.mark.slow
 def test_random_damages_are_told_or_harmless(tmp_path):
-    """`benchmarks/damage.py` draws a thousand."""
-    found = benchmark("damage").damaged_indexes(tmp_path, COUNT, seed=1)
+    """`benchmarks/quality/damage.py` draws a thousand."""
+    found = damage.damaged_indexes(tmp_path, COUNT, seed=1)
     assert found["wrong"] == [] and found["told"] + found["harmless"] == COUNT
     assert found["told"] > COUNT // 3 and found["repaired"] == found["repairs"] > 0

@@ -16,7 +16,7 @@ from avow.core.files import save_array
 from avow.retrieval.encoders import bank
 from avow.training.trained_pairs import _noted
 from avow.trust.policy import Policy
-from benchmarks import damage_model
+from benchmarks.quality import damage_model
 
 
 @pytest.fixture(scope="module")

@@ -21,10 +21,16 @@ needs_fork = pytest.mark.skipif(os.name == "nt", reason="Windows has no fork and
 @pytest.fixture(scope="module")
 def kills() -> dict:
     """The figures of the benchmark's short form, in memory where the system has such a disk."""
-    command = [sys.executable, "benchmarks/folder_kills.py", "--print", "--kills", "12"]
+    words = ("benchmarks.quality.folder_kills", "--print", "--kills", "12")
     memory = {"TMPDIR": "/dev/shm"} if os.access("/dev/shm", os.W_OK) else {}
     environment = {**os.environ, **memory}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

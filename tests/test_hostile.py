@@ -6,7 +6,6 @@ import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,25 +23,15 @@ from avow.retrieval.store.catalogue import _connected
 from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.rows import Rows
 from avow.trust.policy import Policy
+from benchmarks.quality import hostile
 
 ROOT = Path(__file__).parent.parent
 COUNT = 100 if os.environ.get("AVOW_LONG_TESTS") else 30
 
 
-@pytest.fixture
-def hostile() -> Iterator[object]:
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import hostile
-
-        yield hostile
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-
-
 @pytest.mark.filterwarnings("ignore")  # a damaged picture or a torn file may warn as it likes
-def test_what_a_stranger_changed_does_nothing(hostile, tmp_path):
-    """`benchmarks/hostile.py` opens two thousand."""
+def test_what_a_stranger_changed_does_nothing(tmp_path):
+    """`benchmarks/quality/hostile.py` opens two thousand."""
     figures = hostile.attack(tmp_path, count=COUNT, seed=1)
     assert sum(figures["opened"].values()) == COUNT
     assert figures["events"] == [] and figures["tracebacks"] == []

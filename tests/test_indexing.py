@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from encoders import COLOURS, ColourEncoder, picture
 from PIL import ExifTags, Image
-from samples import benchmark
 from serving import wait_until
 
 from avow.core.errors import AvowError, BadData, BadQuery, NoRoom, UnknownName, WrongIndex
@@ -24,6 +23,7 @@ from avow.retrieval.store.catalogue import open_catalogue
 from avow.retrieval.store.inspection import inspect_index
 from avow.retrieval.store.lock import only_writer
 from avow.retrieval.where import Where
+from benchmarks.quality import index_kills
 
 ROOT = Path(__file__).parent.parent
 
@@ -858,8 +858,8 @@ def test_the_command_indexes_and_tells(hostile, index):
 
 @pytest.mark.slow
 def test_kills_at_any_moment_lose_and_double_nothing(tmp_path):
-    """The real command, killed twice; `benchmarks/index_kills.py` does it fifty times."""
-    found = benchmark("index_kills").killed(tmp_path, kills=2, files=80)
+    """The real command, killed twice; `benchmarks.quality.index_kills` does it fifty times."""
+    found = index_kills.killed(tmp_path, kills=2, files=80)
     harm = {"lost": 0, "left_over": 0, "doubled": 0, "wrong": 0}
     assert found == {"kills": 2, "files": 80} | harm
 

@@ -139,7 +139,8 @@ def test_what_was_not_run_says_how():
     missing = verdicts.not_yet("acmnet", "Table 4")
     claim = papers.Comparison("it helps", 5.0, None, [300.0], usual=3.0, otherwise=missing)
     assert claim.verdict == (
-        'not run here yet: `python benchmarks/papers.py acmnet "Table 4" --features DIR`'
+        "not run here yet: "
+        '`python -m benchmarks.quality.papers acmnet "Table 4" --features DIR`'
     )
     assert claim.told == ""
 

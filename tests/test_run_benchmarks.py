@@ -1,13 +1,13 @@
 """Benchmarks of runs train their grid, go on where they stopped, and sum up what came out."""
 
 import argparse
-import importlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from avow.assembly.scored_split import encode_split, score
 from avow.assembly.scores import Blocks
 from avow.cli import app
 from avow.study.stochastic import dropped
+from benchmarks.quality import model_averaging, noise, recipes, trust
 
 ROOT = Path(__file__).parent.parent
 
@@ -37,11 +38,10 @@ def toy(tmp_path) -> str:
 @pytest.fixture
 def run(monkeypatch, capsys) -> Callable[..., str]:
     """Run a benchmark and its runs in this process; give what it prints."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
 
-    def go(script: str, *words: str) -> str:
-        monkeypatch.setattr(sys, "argv", [script, "--device", "cpu", "--here", *words])
-        importlib.import_module(script.removesuffix(".py")).main()
+    def go(script: ModuleType, *words: str) -> str:
+        monkeypatch.setattr(sys, "argv", [script.__name__, "--device", "cpu", "--here", *words])
+        script.main()
         return capsys.readouterr().out
 
     return go
@@ -55,9 +55,9 @@ def test_a_small_grid(tmp_path, toy, run):
         *("--name", "noise-test", "--recipes", toy),
     ]
     try:
-        run("noise.py", *words)
+        run(noise, *words)
         # the second time nothing is trained, and what cannot be does not stop the rest
-        told = run("noise.py", *words, f"{toy}+loss.tau=-1.0")
+        told = run(noise, *words, f"{toy}+loss.tau=-1.0")
         found = json.loads(results.read_text())
         assert len(found["runs"]) == 2 and ": rSum" not in told
         assert "tau" in told and "2 of 4 runs are left" in told
@@ -78,9 +78,10 @@ def test_each_command_has_a_process_and_seeds_are_added_to_earlier_ones(tmp_path
     try:
         done = subprocess.run(
             [
-                *(sys.executable, str(ROOT / "benchmarks" / "recipes.py"), "--device", "cpu"),
+                *(sys.executable, "-m", "benchmarks.quality.recipes", "--device", "cpu"),
                 *("--seeds", "0", *words),
             ],
+            cwd=ROOT,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
@@ -88,7 +89,7 @@ def test_each_command_has_a_process_and_seeds_are_added_to_earlier_ones(tmp_path
         assert done.returncode == 0, done.stderr
         assert "1 runs -> " in done.stdout
         assert json.loads(results.read_text())["summary"][short]["seeds"] == [0]
-        told = run("recipes.py", "--seeds", "1", *words)
+        told = run(recipes, "--seeds", "1", *words)
         found = json.loads(results.read_text())["summary"][short]
         assert found["seeds"] == [0, 1] and len(found["both views"]["values"]) == 2
         assert short in told and " ± " in told and "2 runs -> " in told
@@ -113,13 +114,11 @@ def test_measures_of_drawn_models_are_written_and_then_read(
     tmp_path, dropping, monkeypatch, capsys
 ):
     """`model_averaging.py` writes what `trust.py` judges beside the other measures."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    averaging, trust = (importlib.import_module(name) for name in ("model_averaging", "trust"))
-    monkeypatch.setattr(averaging, "keep", lambda name, found: kept.append((name, found)))
+    monkeypatch.setattr(model_averaging, "keep", lambda name, found: kept.append((name, found)))
     kept: list[tuple[str, dict]] = []
     words = ["averaging-test", str(dropping), "--scored", str(tmp_path), "--device", "cpu"]
     monkeypatch.setattr(sys, "argv", ["model_averaging.py", *words, "--models", "3"])
-    averaging.main()
+    model_averaging.main()
     ((name, found),) = kept
     assert name == "averaging_averaging-test" and found["models"] == 3
     (run,) = found["runs"]
@@ -156,15 +155,13 @@ def split_of(run: Path) -> FeaturedSplit:
 
 @pytest.mark.slow
 def test_a_run_without_dropout_has_no_models_to_draw(tmp_path, monkeypatch, toy):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    averaging = importlib.import_module("model_averaging")
     out = tmp_path / "plain"
     done = CliRunner().invoke(app, ["train", toy, "--out", str(out), "--device", "cpu"])
     assert done.exit_code == 0, done.output
     words = ["averaging-test", str(out), "--scored", str(tmp_path), "--device", "cpu"]
     monkeypatch.setattr(sys, "argv", ["model_averaging.py", *words])
     with pytest.raises(SystemExit) as caught:
-        averaging.main()
+        model_averaging.main()
     assert str(caught.value) == (
         "plain: the method has no dropout above 0; left out. Expected a run with dropout, "
         "such as one of flickr8k/vsepp_hinge_dropout."

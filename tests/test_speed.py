@@ -1,8 +1,5 @@
 """What the benchmark of speed relies on: plain loops that score alike, and honest counts."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from samples import regions, tokens
@@ -10,8 +7,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from avow import methods
 from avow.core import folder
+from benchmarks._flops import score_flops
+from benchmarks._plain import plain_scores
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 WAYS = [
     ("scan", {"direction": "t2i"}),
     ("scan", {"direction": "i2t", "aggregate": "lse"}),
@@ -34,19 +32,9 @@ def built(name, chosen):
     return folder.build(methods, name, **SIZES, **chosen).eval()
 
 
-@pytest.fixture
-def benchmarks(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    yield
-    for name in ("_plain", "_flops"):
-        sys.modules.pop(name, None)
-
-
 @torch.inference_mode()
 @pytest.mark.parametrize("name, chosen", WAYS)
-def test_plain_loops_score_alike(name, chosen, benchmarks):
-    from _plain import plain_scores
-
+def test_plain_loops_score_alike(name, chosen):
     method = built(name, chosen)
     visual = method.encode_visual(regions([5, 5, 5]))
     text = method.encode_text(tokens([7, 4, 1]))
@@ -56,9 +44,7 @@ def test_plain_loops_score_alike(name, chosen, benchmarks):
 
 @torch.no_grad()
 @pytest.mark.parametrize("name, chosen", WAYS)
-def test_arithmetic_is_counted_as_torch_counts_it(name, chosen, benchmarks):
-    from _flops import score_flops
-
+def test_arithmetic_is_counted_as_torch_counts_it(name, chosen):
     method = built(name, chosen)
     visual = method.encode_visual(regions([12] * 20, parts=12))
     text = method.encode_text(tokens([7] * 30))

@@ -7,7 +7,7 @@ The slope begins at 1 and the offsets at 0, and they move as far as the ticks ca
 fewer ticks, the nearer they stay (a normal prior each). Names and phrases share an offset, and
 each has a small one more, which is nearer to 0 still: where both kinds are ticked they may
 differ, and where one is, the other learns from it. With `calibrate.FEWEST` labelled queries a
-policy of the index's own takes over. `benchmarks/ticks.py` says how many ticks help.
+policy of the index's own takes over. `benchmarks/quality/ticks.py` says how many ticks help.
 """
 
 from dataclasses import asdict, dataclass, replace

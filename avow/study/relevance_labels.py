@@ -5,8 +5,9 @@
 
 A captioned set names one right picture per caption, and a query has many. The agreement of a
 query with a picture's own captions tells the others: of all pairs that experts judged it
-orders those that fit before the rest with an AUROC of about .96 (`benchmarks/labels.py`).
-Half of the judged images fits the curve, the other half checks it.
+orders those that fit before the rest with an AUROC of about .96
+(`benchmarks/quality/labels.py`). Half of the judged images fits the curve, the other half
+checks it.
 
 The sentence vectors are those of all-MiniLM-L6-v2, which the default model's text network
 began with, so a second measure that shares nothing with it stands beside them: the share of

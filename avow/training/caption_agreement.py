@@ -5,7 +5,7 @@
 
 A dataset names one image for each text, and most texts fit others as well. `SLOPE` and
 `OFFSET` are what `study.relevance_labels` fits on half of the experts' images of Flickr8k;
-the other half checks them (`benchmarks/labels.py`).
+the other half checks them (`benchmarks/quality/labels.py`).
 """
 
 from collections.abc import Sequence

@@ -61,8 +61,8 @@ def precision() -> list[str]:
         protocol(),
         *tables,
         figures.command(
-            "python benchmarks/audit.py --folds 5 --seeds 0 1 2 --features DIR",
-            "python benchmarks/audit.py --run default --split test --features DIR",
+            "python -m benchmarks.quality.audit --folds 5 --seeds 0 1 2 --features DIR",
+            "python -m benchmarks.quality.audit --run default --split test --features DIR",
         ),
         figures.source(*LIGHT, SHIPPED),
     ]
@@ -119,6 +119,6 @@ def times() -> list[str]:
         "An audit of the Flickr8k training split from stored features, without wrong pairs "
         "put in. The last column is the share of wrong pairs that the audit estimates.",
         figures.table(["", "pairs", "time", "processor time", "estimated share"], rows),
-        figures.command("python benchmarks/audit.py --time --run RUN --features DIR"),
+        figures.command("python -m benchmarks.quality.audit --time --run RUN --features DIR"),
         figures.source("audit_time", "audit_time_folds"),
     ]

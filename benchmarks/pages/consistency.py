@@ -37,7 +37,7 @@ def render() -> str:
         "One dataset, grid features, two methods and few seeds: other data may differ. With "
         "wrong pairs in training, see [wrong pairs](noise.md).",
         figures.command(
-            "python benchmarks/recipes.py papers/consistency --features DIR "
+            "python -m benchmarks.quality.recipes papers/consistency --features DIR "
             f"flickr8k/vse_infty_tcl flickr8k/vse_infty_tcl{WITHOUT}{STEPS} ..."
         ),
         figures.source(FILE),

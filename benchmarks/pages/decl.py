@@ -173,9 +173,10 @@ def doubts() -> str:
     return (
         "Figures 1 and 2 show examples with u and similarity; examples cannot be tested. "
         "Their claim, that a small u means a right answer: not run with networks of DECL yet "
-        "(`python benchmarks/trust.py NAME RUN RUN RUN --features DIR`). With networks of TCL "
-        f"the AUROC of u is {' and '.join(map(fraction, areas))} (text and image queries), "
-        "where chance is a half; that of other measures: [trust](../results/trust.md)."
+        "(`python -m benchmarks.quality.trust NAME RUN RUN RUN --features DIR`). With networks "
+        f"of TCL the AUROC of u is {' and '.join(map(fraction, areas))} (text and image "
+        "queries), where chance is a half; that of other measures: "
+        "[trust](../results/trust.md)."
     )
 
 

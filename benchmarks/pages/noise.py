@@ -49,7 +49,7 @@ def trained() -> list[str]:
         f"wrong pairs. Seeds of one loss differ by up to {number(seed_range())}, but alike for "
         "all losses, so differences are given seed by seed, smallest to largest:",
         by_seed(),
-        figures.command("python benchmarks/noise.py --features DIR"),
+        figures.command("python -m benchmarks.quality.noise --features DIR"),
         figures.source("noise"),
     ]
 
@@ -62,7 +62,7 @@ def graphs() -> list[str]:
         f"{figures.epochs('flickr8k/sgr_hinge')} with the hinge and NCR. "
         "An empty cell was not run.",
         by_rate("noise", rows, {}, rates=("0", "0.4", "0.8")),
-        figures.command("python benchmarks/noise.py --recipes flickr8k/sgr_hinge ..."),
+        figures.command("python -m benchmarks.quality.noise --recipes flickr8k/sgr_hinge ..."),
     ]
 
 
@@ -79,7 +79,7 @@ def light() -> list[str]:
         "the hinge, NCR and DECL, which suits them better). These run on a processor.",
         by_rate("noise_light", rows, alone),
         figures.command(
-            "python benchmarks/noise.py --here --name noise_light --recipes "
+            "python -m benchmarks.quality.noise --here --name noise_light --recipes "
             "flickr8k/light_hinge ..."
         ),
         figures.source("noise_light"),

@@ -161,7 +161,7 @@ def tcl() -> str:
         claims_table(claims),
         STEPS,
         figures.command(
-            f"python benchmarks/recipes.py {ABLATION} flickr8k/vse_infty_tcl "
+            f"python -m benchmarks.quality.recipes {ABLATION} flickr8k/vse_infty_tcl "
             f"flickr8k/vse_infty_tcl{WITHOUT} flickr8k/vse_infty_hinge --features DIR"
         ),
         "## Table V: nine methods with and without TCL",

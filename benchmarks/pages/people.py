@@ -48,8 +48,8 @@ def render() -> str:
         "right: the annotated photograph, which P is not fitted for.",
         first_answers(figures.load(FIRST)["rows"]),
         figures.command(
-            "python benchmarks/people.py --earlier people.json",
-            "python benchmarks/first_answers.py",
+            "python -m benchmarks.quality.people --earlier people.json",
+            "python -m benchmarks.quality.first_answers",
         ),
         figures.source(FILE, FIRST),
     )

@@ -70,7 +70,7 @@ def shipped() -> list[str]:
         "A search shows hits in the order of their probability, which corrects "
         'for hubs: the rows "as shown".',
         figures.table(["", *HEAD], lines),
-        figures.command("python benchmarks/default_model.py"),
+        figures.command("python -m benchmarks.quality.default_model"),
         figures.source("default_model"),
     ]
 
@@ -125,7 +125,7 @@ def losses() -> list[str]:
         figures.table(["VSE∞ trained with", *HEAD, "rSum"], lines),
         f"Whole runs of TCL took {times}.",
         figures.command(
-            "python benchmarks/recipes.py flickr8k flickr8k/vse_infty_hinge "
+            "python -m benchmarks.quality.recipes flickr8k flickr8k/vse_infty_hinge "
             "flickr8k/vse_infty_tcl"
         ),
         figures.source("flickr8k"),
@@ -180,9 +180,9 @@ def methods() -> list[str]:
         "With few epochs VSRN, GSMN and IMRAM are far from where they would end. Why the hinge "
         "sometimes collapses, and what helps: [notes](../notes/training.md).",
         figures.command(
-            "python benchmarks/recipes.py flickr8k_methods flickr8k/sgr_tcl "
+            "python -m benchmarks.quality.recipes flickr8k_methods flickr8k/sgr_tcl "
             "flickr8k/saf_tcl ...",
-            "python benchmarks/speed.py --device cuda --precision tf32 --train",
+            "python -m benchmarks.speed.methods --device cuda --precision tf32 --train",
         ),
         figures.source("flickr8k_methods", "flickr8k_tcvse_hinge", "speed_cuda_tf32_train"),
     ]
@@ -266,7 +266,7 @@ def reranked() -> list[str]:
         "comparable with plain "
         "ones.",
         figures.table(["rSum", "plain", "relative evidence"], lines),
-        figures.command("python benchmarks/rerank.py NAME RUN RUN RUN --features DIR"),
+        figures.command("python -m benchmarks.quality.rerank NAME RUN RUN RUN --features DIR"),
         figures.source("rerank_flickr8k_vse_infty_tcl", "rerank_flickr8k_tcvse_tcl"),
     ]
 
@@ -303,7 +303,7 @@ def coco() -> list[str]:
         figures.table(["", "whole test: rSum", "1K folds: i2t R@1", "t2i R@1", "rSum"], lines),
         gain(),
         figures.command(
-            "python benchmarks/recipes.py coco_grid coco_grid/vse_infty_hinge "
+            "python -m benchmarks.quality.recipes coco_grid coco_grid/vse_infty_hinge "
             "coco_grid/vse_infty_tcl --seeds 0 --fold 1000"
         ),
         figures.source("coco_grid"),

@@ -28,9 +28,9 @@ def render() -> str:
         right(document),
         "The backbone has no class for some of the nouns, and no caption names them: "
         "[what was tried](../notes/shipped-model.md).",
-        figures.command("python benchmarks/refusal.py"),
+        figures.command("python -m benchmarks.quality.refusal"),
         figures.source("refusal"),
-        f"Queries: `benchmarks/{document['lists']}`.",
+        f"Queries: `benchmarks/quality/{document['lists']}`.",
     )
 
 

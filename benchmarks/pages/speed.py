@@ -74,7 +74,7 @@ def search() -> list[str]:
         f"p50 {number(server['whole']['p50_ms'], 1)} ms, p95 "
         f"{number(server['whole']['p95_ms'], 1)}: {parts}",
         f"p50 {number(whole['p50_ms'], 1)} ms in the library",
-        "`python benchmarks/search_speed.py INDEX --server --quick`",
+        "`python -m benchmarks.speed.search_speed INDEX --server --quick`",
     ]
 
 
@@ -85,7 +85,7 @@ def exact() -> list[str]:
         f"{number(row['exact_ms'], 1)} ms",
         f"{number(row['numpy_pass_ms'], 1)} ms for one pass over the memory, "
         f"{number(row['faiss_flat_ms'], 0)} ms by Faiss flat",
-        "`python benchmarks/exact_search.py`",
+        "`python -m benchmarks.speed.exact_search`",
     ]
 
 
@@ -97,7 +97,7 @@ def indexing() -> list[str]:
         f"again, unchanged: {number(row['unchanged_seconds'], 1)} s)",
         f"{number(row['indexed_per_second'], 0)} /s",
         f"{number(row['bare_per_second'], 0)} /s by the bare networks (rounds: {shares} of it)",
-        "`python benchmarks/indexing.py FOLDER`",
+        "`python -m benchmarks.speed.indexing FOLDER`",
     ]
 
 
@@ -108,7 +108,7 @@ def kills() -> list[str]:
         f"{row['lost']} lost, {row['left_over']} left over, {row['doubled']} "
         f"doubled, {row['wrong']} wrong",
         "",
-        "`python benchmarks/index_kills.py`",
+        "`python -m benchmarks.quality.index_kills`",
     ]
 
 
@@ -120,7 +120,7 @@ def audit() -> list[str]:
         f"auditing {run['pairs']:,} pairs from stored features",
         f"{number(run['seconds'], 0)} s by a trained run",
         f"{number(folds['seconds'], 0)} s with {folds['folds']} light models trained first",
-        "`python benchmarks/audit.py --time`",
+        "`python -m benchmarks.quality.audit --time`",
     ]
 
 
@@ -134,7 +134,7 @@ def step(name: str) -> list[str]:
         f"{row['precision']})",
         f"{number(row['ours_ms'], 1)} ms",
         ", ".join(beside),
-        f"`python benchmarks/training_step.py --precision {row['precision']}`",
+        f"`python -m benchmarks.speed.training_step --precision {row['precision']}`",
     ]
 
 
@@ -151,7 +151,7 @@ def batches() -> list[list[str]]:
                     f"{batch}, {precision})",
                     f"{number(row['ms_without_agreement'], 0)} ms without agreement steps",
                     f"{number(row['ms_with_three'], 0)} ms with three",
-                    "`python benchmarks/speed.py --device cuda --precision "
+                    "`python -m benchmarks.speed.methods --device cuda --precision "
                     f"{precision} --train --only {method}`",
                 ]
             )
@@ -165,7 +165,7 @@ def features() -> list[str]:
         f"{row['dataset']})",
         f"{number(row['per_second'], 0)} /s",
         f"{number(row['plain_per_second'], 0)} /s in a plain loop",
-        f"`python benchmarks/features.py {row['dataset']}`",
+        f"`python -m benchmarks.speed.features {row['dataset']}`",
     ]
 
 
@@ -176,7 +176,7 @@ def ranking() -> list[str]:
         f"{number(row['seconds'], 1)} s, "
         f"{number(row['above_embeddings_mb'] / 1000, 1)} GB above the vectors",
         f"{number(row['sorting_loop_seconds'], 1)} s with one sort per query",
-        "`python benchmarks/evaluation.py`",
+        "`python -m benchmarks.speed.evaluation`",
     ]
 
 
@@ -188,7 +188,7 @@ def dropout() -> list[str]:
         f"{number(row['whole_s'], 1)} s of processor time",
         f"{number(row['evaluation_s'], 1)} s for one evaluation "
         f"({number(row['times_one_evaluation'], 2)} {TIMES})",
-        "`python benchmarks/mc_dropout.py --clock processor`",
+        "`python -m benchmarks.speed.mc_dropout --clock processor`",
     ]
 
 
@@ -201,7 +201,7 @@ def tail() -> list[str]:
         f"{number(row['tail_processor_ms'], 1)} ms of processor time; the bound holds for "
         f"{percent(bound['holds'])} of queries, median width {percent(bound['width'], 1)} of u",
         f"{number(row['whole_gallery_ms'], 0)} ms over the whole gallery",
-        f"`python benchmarks/tail.py --rows {row['rows']}`",
+        f"`python -m benchmarks.speed.tail --rows {row['rows']}`",
     ]
 
 
@@ -230,7 +230,7 @@ def scoring() -> list[str]:
             rows,
         ),
         figures.command(
-            "python benchmarks/speed.py --device cuda --precision fp16 --only sgr saf"
+            "python -m benchmarks.speed.methods --device cuda --precision fp16 --only sgr saf"
         ),
         figures.source(*SCORED.values()),
     ]

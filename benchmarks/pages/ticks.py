@@ -45,7 +45,7 @@ def render() -> str:
         kinds(kept),
         "The prior was chosen over test photographs of COCO. A run on these judgements, with a "
         "fit that did not converge, had been seen before.",
-        figures.command("python benchmarks/ticks.py"),
+        figures.command("python -m benchmarks.quality.ticks"),
         figures.source(FILE),
     )
 

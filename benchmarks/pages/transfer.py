@@ -33,7 +33,9 @@ def render() -> str:
         "Answered: of all queries of the kind, at each policy's own risk. A softmax has no "
         "verdicts.",
         verdicts(kept["strangers"]),
-        figures.command("avow features flickr8k --grid 1\npython benchmarks/transfer.py"),
+        figures.command(
+            "avow features flickr8k --grid 1", "python -m benchmarks.quality.transfer"
+        ),
         figures.source(FILE),
     )
 

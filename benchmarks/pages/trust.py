@@ -72,7 +72,7 @@ def separation() -> list[str]:
         "AUROC of the event that the first answer is the annotated one.",
         figures.table(head("AUROC"), rows),
         *([claim] if ahead > 0 else []),
-        figures.command("python benchmarks/trust.py NAME RUN RUN RUN --features DIR"),
+        figures.command("python -m benchmarks.quality.trust NAME RUN RUN RUN --features DIR"),
         figures.source(*STUDIES.values()),
     ]
 
@@ -219,7 +219,7 @@ def sizes() -> list[str]:
             ["direction", "candidates", "R@1", "AUROC", "ECE", "floor", "within"], rows
         ),
         figures.command(
-            "python benchmarks/gallery_sizes.py RUN --features DIR "
+            "python -m benchmarks.quality.gallery_sizes RUN --features DIR "
             "--among coco --among-features DIR"
         ),
         figures.source("gallery_sizes"),
@@ -261,7 +261,8 @@ def elsewhere() -> list[str]:
         "times more texts "
         "than in any gallery of the fit, which trust reports as out of range.",
         figures.command(
-            "python benchmarks/shift.py RUN --other coco --features DIR --other-features DIR"
+            "python -m benchmarks.quality.shift RUN --other coco "
+            "--features DIR --other-features DIR"
         ),
         figures.source(*names, COCO),
     ]
@@ -313,7 +314,7 @@ def relevance() -> list[str]:
             styles,
         ),
         figures.command(
-            "python benchmarks/relevance.py RUN --features DIR "
+            "python -m benchmarks.quality.relevance RUN --features DIR "
             "--people RUN RUN RUN --judgements FILE"
         ),
         figures.source("relevance"),

@@ -36,8 +36,10 @@ SHIFTS = ("shift_flickr8k-vse_infty_tcl-seed0", "shift_coco_grid-vse_infty_tcl-s
 LEVEL = 95 / 100
 """Of the recorded intervals."""
 COMMANDS = (
-    "python benchmarks/model_averaging.py flickr8k RUN RUN RUN --features DIR --scored DIR",
-    "python benchmarks/trust.py flickr8k_vsepp_dropout RUN RUN RUN --features DIR --scored DIR",
+    "python -m benchmarks.quality.model_averaging flickr8k RUN RUN RUN "
+    "--features DIR --scored DIR",
+    "python -m benchmarks.quality.trust flickr8k_vsepp_dropout RUN RUN RUN "
+    "--features DIR --scored DIR",
 )
 NOT_YET = f"not run here yet: `{COMMANDS[0]}`"
 

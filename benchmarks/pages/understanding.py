@@ -32,7 +32,8 @@ def render() -> str:
         "## Without something",
         negation(left),
         figures.command(
-            "python benchmarks/understanding.py --split test", "python benchmarks/negation.py"
+            "python -m benchmarks.quality.understanding --split test",
+            "python -m benchmarks.quality.negation",
         ),
         figures.source(FILE, NEGATION),
     )  # fmt: skip

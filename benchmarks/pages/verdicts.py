@@ -164,7 +164,7 @@ def equations_table(paper: str) -> str:
 def to_run(paper: str, item: str) -> str:
     """The command that trains what an item needs."""
     assert item in published("items")[paper], item
-    return f'python benchmarks/papers.py {paper} "{item}" --features DIR'
+    return f'python -m benchmarks.quality.papers {paper} "{item}" --features DIR'
 
 
 def not_yet(paper: str, item: str) -> str:

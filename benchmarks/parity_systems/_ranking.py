@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from parity_systems._claims import Bounds, Claim, When
+from parity_systems._oracle import Oracle
 from torch import Tensor
 
 from avow import losses
 from avow.core import folder
 from avow.core.contracts import Lesson
 from avow.metrics.recall import Direction, ranks, summarise
-from parity_systems._claims import Bounds, Claim, When
-from parity_systems._oracle import Oracle
 
 
 def of_ranks(

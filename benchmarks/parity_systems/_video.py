@@ -5,10 +5,10 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from parity_systems._oracle import Oracle, chosen_text
 from torch import Tensor
 
 from avow.core.contracts import Regions, Tokens
-from parity_systems._oracle import Oracle, chosen_text
 
 
 @dataclass(frozen=True)

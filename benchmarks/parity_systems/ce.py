@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from parity_systems._claims import Bounds, Claim, When, inputs
+from parity_systems._oracle import Oracle
+from parity_systems._video import Given
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
@@ -18,9 +21,6 @@ from avow.losses.hinge import violation
 from avow.losses.teachtext import Teacher, TeachText
 from avow.metrics.video import video_recall
 from avow.training.optim import build_optimiser
-from parity_systems._claims import Bounds, Claim, When, inputs
-from parity_systems._oracle import Oracle
-from parity_systems._video import Given
 
 PREFIXES = ("ce_",)
 TOLERANCE = {"start": 1e-5, "after": 1e-5}

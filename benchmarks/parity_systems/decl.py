@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from parity_systems._claims import Claim, When, inputs, stepwise
+from parity_systems._oracle import Oracle
+from parity_systems._ranking import of_ranks
+from parity_systems._steps import Course, Seen, enrol, see
 
 from avow.assembly.published import Imported
 from avow.core.opinion import Opinion, kl_to_uniform, squared_risk
 from avow.losses.decl import believed, softened_hinge
 from avow.training.batches import Batch
-from parity_systems._claims import Claim, When, inputs, stepwise
-from parity_systems._oracle import Oracle
-from parity_systems._ranking import of_ranks
-from parity_systems._steps import Course, Seen, enrol, see
 
 PREFIXES = ("decl_",)
 

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from parity_systems._claims import Claim
+from parity_systems._oracle import Oracle
+from parity_systems._steps import gradient_norm, see
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from avow.assembly.published import Imported
 from avow.core.contracts import Tokens
 from avow.losses.hinge import violation
-from parity_systems._claims import Claim
-from parity_systems._oracle import Oracle
-from parity_systems._steps import gradient_norm, see
 
 PREFIXES = ("dive_",)
 KINDS = ("smooth_chamfer", "chamfer", "max")

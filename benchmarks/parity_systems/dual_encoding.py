@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from parity_systems._claims import Claim, When, inputs, stepwise
+from parity_systems._oracle import Oracle
+from parity_systems._ranking import recalls
+from parity_systems._video import Clips, Given
 from torch import Tensor
 
 from avow.assembly.recipe import Training
 from avow.core.contracts import Encoded, Lesson, Regions
 from avow.methods.dual_encoding import HybridEncoding, rescaled
 from avow.training.optim import build_optimiser, clip
-from parity_systems._claims import Claim, When, inputs, stepwise
-from parity_systems._oracle import Oracle
-from parity_systems._ranking import recalls
-from parity_systems._video import Clips, Given
 
 PREFIXES = ("de_", "hybrid_", "dual_encoding")
 TOLERANCE = {"start": 1e-5, "after": 1e-3}

@@ -8,10 +8,10 @@ the recorded metrics must be those of the recorded ranks.
 from collections.abc import Iterator
 
 import numpy as np
-
-from avow.metrics.recall import Ranks, ranks, summarise
 from parity_systems._claims import Bounds, Claim, inputs
 from parity_systems._oracle import Oracle
+
+from avow.metrics.recall import Ranks, ranks, summarise
 
 PREFIXES = ("eval_metrics",)
 SIDES = {"i2t": "image_to_text", "t2i": "text_to_image"}

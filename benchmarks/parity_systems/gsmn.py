@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-
 from parity_systems._claims import Claim, When, inputs, stepwise
 from parity_systems._oracle import Oracle, Problem
 from parity_systems._steps import enrol, see
+from torch import Tensor
 
 PREFIXES = ("gsmn_",)
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import torch
+from parity_systems._claims import Claim, inputs, not_yet
+from parity_systems._oracle import Oracle
 
 from avow import losses
 from avow.core import folder
 from avow.core.contracts import Lesson
 from avow.losses.ncr import predicted
-from parity_systems._claims import Claim, inputs, not_yet
-from parity_systems._oracle import Oracle
 
 PREFIXES = ("losses_",)
 LATER = {"pcmepp_": "PCME++", "pcme_": "PCME"}

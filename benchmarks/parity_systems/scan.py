@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-
-from avow.core.contracts import Method
 from parity_systems._claims import Claim, When, stepwise
 from parity_systems._oracle import Oracle
 from parity_systems._steps import enrol, gradient_norm, see, vectors
+
+from avow.core.contracts import Method
 
 PREFIXES = ("scan_", "imram_")
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from avow.assembly.published import Imported
 from parity_systems._claims import Claim, When, stepwise
 from parity_systems._oracle import Oracle
 from parity_systems._ranking import hinges, of_ranks
 from parity_systems._steps import enrol, see, vectors
+
+from avow.assembly.published import Imported
 
 PREFIXES = ("sgraf_",)
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-
-from avow.assembly.published import Imported
-from avow.core.opinion import Opinion, dirichlet_risk, disagreement, kl_to_uniform
 from parity_systems._claims import Claim, When, inputs, stepwise
 from parity_systems._oracle import Oracle
 from parity_systems._ranking import hinges, of_ranks
 from parity_systems._steps import Course, Seen, enrol, see, vectors
+from torch import Tensor
+
+from avow.assembly.published import Imported
+from avow.core.opinion import Opinion, dirichlet_risk, disagreement, kl_to_uniform
 
 PREFIXES = ("tcl_",)
 ABLATION_WEIGHT = 0.005  # of the KL term in the recorded MAE and log losses

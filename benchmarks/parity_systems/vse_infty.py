@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-
-from avow.core.contracts import Method
 from parity_systems._claims import Claim, When, inputs, stepwise
 from parity_systems._oracle import Oracle
 from parity_systems._steps import enrol, see, vectors
+
+from avow.core.contracts import Method
 
 PREFIXES = ("vseinfty_", "vsepp_", "rvsepp_")
 LENGTHS = "gpo_varlen_lengths"

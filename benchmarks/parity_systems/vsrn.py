@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-
 from parity_systems._claims import Claim, When, inputs, stepwise
 from parity_systems._oracle import Oracle
 from parity_systems._steps import enrol, see, vectors

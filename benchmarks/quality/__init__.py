@@ -1,0 +1,1 @@
+"""Whether answers, trust and stored files are right."""

@@ -1,0 +1,259 @@
+"""Damage every file of a run with its model, bank, trust and features, and use it.
+
+    python -m benchmarks.quality.damage_model [--damages 1000]
+
+A small run is written with all that Avow saves beside a model. Then one file at a time is
+damaged: a flipped bit, a block of zeros, a cut, an exchange of blocks, a file that is gone.
+Everything is opened and computed again. Either an error says what is damaged, or all numbers
+are the same to the last digit; a traceback or another number is a failure.
+"""
+
+import argparse
+import hashlib
+import json
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from avow.assembly.features import Extraction, extract
+from avow.assembly.integrity import verify
+from avow.assembly.model import Model
+from avow.assembly.recipe import Recipe
+from avow.core import seals
+from avow.core.contracts import Backbone, PairedDataset, Split
+from avow.core.errors import AvowError
+from avow.core.searching import Encoder
+from avow.data.features import FeatureStore
+from avow.data.vocabulary import Vocabulary
+from avow.retrieval.encoders import bank
+from avow.training.state import Progress, load_state, open_run, save_best, save_state
+from avow.trust.fitting import fit_policy
+from avow.trust.policy import Policy
+
+CAPTIONS = ["a red dog runs"] * 4 + ["two cats sit on a mat"] * 4
+TEXTS = ["a red dog", "two cats", "a mat"]
+DIM = 6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--damages", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        figures = damaged(Path(name), chosen.damages, chosen.seed)
+    from benchmarks._report import keep
+
+    path = keep("damage_model", figures)
+    print(f"{json.dumps(figures, indent=1)}\n-> {path}")
+
+
+def damaged(place: Path, damages: int, seed: int = 0) -> dict[str, Any]:
+    """How so many damages end, and the first few that were not noticed or ended badly."""
+    whole = place / "whole"
+    write_run(whole)
+    files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+    expected = answers(whole)
+    assert expected == answers(whole) and verify_all(whole) == []
+    draw = random.Random(seed)
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+    for number in range(damages):
+        broken = place / "broken"
+        shutil.copytree(whole, broken)
+        file = files[number % len(files)]
+        kind = damage(broken / file, draw)
+        outcome = use(broken, expected)
+        named = bool(verify_all(broken))
+        counts[outcome] += 1
+        counts["named by verify"] += named
+        if outcome not in ("told", "harmless"):
+            wrong.append(f"{file}: {kind}: {outcome}")
+        shutil.rmtree(broken)
+    return {
+        "damages": damages,
+        "files": len(files),
+        **{name: counts[name] for name in ("told", "harmless", "changed", "traceback")},
+        "named_by_verify": counts["named by verify"],
+        "wrong": wrong[:20],
+    }
+
+
+def use(run: Path, expected: str) -> str:
+    """Open and compute everything: does it end in a sentence, or in the same numbers?"""
+    try:
+        return "harmless" if answers(run) == expected else "changed"
+    except AvowError:
+        return "told"
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return "traceback"
+
+
+def verify_all(run: Path) -> list[str]:
+    return [*verify(run), *verify(run / "features")]
+
+
+# --- what is damaged ------------------------------------------------------------------------
+
+
+def damage(path: Path, draw: random.Random) -> str:
+    """Do to a file what disks, copies and people do to files; return what it was."""
+    data = bytearray(path.read_bytes())
+    kinds = ["bit", "byte", "zeros", "noise", "cut", "empty", "more", "exchange", "gone"]
+    kind = draw.choice(kinds)
+    start = draw.randrange(max(1, len(data)))
+    length = min(draw.choice([1, 4, 64, 512]), len(data) - start)
+    if kind == "gone":
+        path.unlink()
+        return kind
+    if kind == "bit":
+        data[start] ^= 1 << draw.randrange(8)
+    elif kind == "byte":
+        data[start] = draw.randrange(256)
+    elif kind == "zeros":
+        data[start : start + length] = bytes(length)
+    elif kind == "noise":
+        data[start : start + length] = draw.randbytes(length)
+    elif kind == "cut":
+        del data[start:]
+    elif kind == "empty":
+        data.clear()
+    elif kind == "more":
+        data += draw.randbytes(length)
+    else:
+        other = draw.randrange(max(1, len(data) - length + 1))
+        kept = bytes(data[start : start + length])
+        data[start : start + length] = data[other : other + length]
+        data[other : other + length] = kept
+    path.write_bytes(data)
+    return f"{kind} at {start}"
+
+
+# --- a run with all that may lie beside it ---------------------------------------------------
+
+
+class Colours(Backbone):
+    """The mean colour of each of 4 x 4 cells, which needs no weights."""
+
+    dim = 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.identity = {"backbone": "colours", "weights": "none", "size": 16}
+
+    def prepare(self, photograph: Image.Image) -> np.ndarray:
+        return np.array(photograph.convert("RGB").resize((16, 16)))
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return pixels.float().unflatten(1, (4, -1)).unflatten(3, (4, -1)).mean((2, 4)) / 255
+
+
+def toy_model(dim: int = DIM) -> Model:
+    content = {
+        "data": {"name": "none"},
+        "method": {"name": "vse_infty", "dim": 8, "word_dim": 6},
+        "loss": {"name": "tcl", "tau": 0.1},
+    }
+    recipe = Recipe.from_dict("toy", content)
+    vocabulary = Vocabulary.from_captions(CAPTIONS)
+    torch.manual_seed(0)
+    sizes = {"visual_dim": dim, "vocabulary": vocabulary.size}
+    views = [recipe.build_method(**sizes).eval() for _ in range(2)]
+    return Model(recipe, views, vocabulary, {"dim": dim, "parts": 5, "identity": None})
+
+
+def write_run(run: Path) -> None:
+    model = toy_model()
+    open_run(run, model.recipe, resume=False)
+    save_best(run, model, Progress(epoch=1))
+    save_state(run, model.views, optimiser(model), Progress(epoch=1))
+    home = run / "best-00001"
+    seals.write_document(home / "bank.json", {"texts": CAPTIONS})
+    bank.pack(encoder(home), home)
+    scores, matches = similarities()
+    fit_policy(scores, matches, sizes=(40,)).save(home / "trust-text.json")
+    write_features(run / "features")
+
+
+def write_features(out: Path) -> None:
+    draw = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as name:
+        files = [Path(name) / f"{number:02d}.png" for number in range(7)]
+        for file in files:
+            Image.fromarray(draw.integers(0, 255, (20, 20, 3), np.uint8)).save(file)
+        ids = tuple(file.name for file in files)
+        split = Split(ids, ids, np.arange(7), files=tuple(files))
+        dataset = PairedDataset("noise", {"train": split})
+        how = Extraction(grid=2, shard=4, workers=1)
+        extract(dataset, Colours(), out, how, progress=False)
+
+
+class Numbers(Encoder):
+    """Random vectors for the queries of a bank; all that a bank asks of an encoder."""
+
+    fingerprint, dim = "toy", 4
+
+    def __init__(self, texts: tuple[str, ...]):
+        self.bank = texts
+
+    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
+        return np.random.default_rng(1).normal(size=(len(texts), self.dim)).astype(np.float32)
+
+    def prepare(self, photograph: Image.Image) -> np.ndarray:
+        raise NotImplementedError("there are no photographs in a bank")
+
+    encode_prepared = prepare  # type: ignore[assignment]
+
+
+def encoder(home: Path) -> Encoder:
+    return Numbers(bank.texts(home))
+
+
+def similarities() -> tuple[torch.Tensor, np.ndarray]:
+    draw = np.random.default_rng(2)
+    matches = draw.permutation(80)[:80]
+    scores = draw.normal(0, 0.1, (80, 80))
+    scores[np.arange(80), matches] += 0.4 * (draw.random(80) < 0.7)
+    return torch.from_numpy(scores.clip(-1, 1)).float(), matches
+
+
+def optimiser(model: Model) -> torch.optim.Optimizer:
+    parameters = [one for view in model.views for one in view.parameters()]
+    return torch.optim.AdamW(parameters, lr=0.001)
+
+
+def answers(run: Path) -> str:
+    """A digest of every number that comes out of the run, of its trust and its features."""
+    model = Model.from_pretrained(run)
+    home = run / "best-00001"
+    images = torch.linspace(-1, 1, 2 * 5 * DIM).reshape(2, 5, DIM)
+    parts = [model.similarity(images, TEXTS).numpy()]
+    parts += [np.array(model.fingerprint), np.array(str(model.evidence_settings))]
+    texts = bank.texts(home)
+    vectors = bank.packed(encoder(home), home)
+    parts += [np.array(texts), np.array(0) if vectors is None else vectors]
+    trust = Policy.load(home / "trust-text.json")
+    judged = trust.judge(similarities()[0], strict=False)
+    parts += [judged.probability, np.array(judged.verdicts), np.array(str(judged.doubts))]
+    store = FeatureStore.open(run / "features")
+    rows = store.split("train")
+    parts += [rows.rows(np.arange(len(rows))), np.array(rows.ids), store.boxes]
+    fresh = toy_model()
+    reached, _ = load_state(run, fresh.views, optimiser(fresh))
+    parts.append(np.array(str(reached)))
+    parts += [one.detach().numpy() for view in fresh.views for one in view.parameters()]
+    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+
+
+if __name__ == "__main__":
+    main()
