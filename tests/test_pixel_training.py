@@ -121,7 +121,9 @@ def test_a_second_stage_goes_on_with_the_pixel_network(
     head, early = "network._conv_head.weight", "network._blocks.3._depthwise_conv.weight"
     assert not torch.equal(moved[head], frozen[head])
     assert torch.equal(moved[early], frozen[early])
-    trained(cache, tmp_path / "third", f"train.start={tmp_path / 'second'}", "train.epochs=1")
+    usual = "method.text_pool=same"  # a setting that is written out is not another method
+    go_on = f"train.start={tmp_path / 'second'}"
+    trained(cache, tmp_path / "third", go_on, usual, "train.epochs=1")
     third = Model.from_pretrained(tmp_path / "third")
     assert third.own_backbone == model.own_backbone, "it goes on with the network of its start"
 

@@ -175,6 +175,16 @@ class Recipe:
         """What its method can be told."""
         return folder.settings(methods, self.method["name"], allow_code=self.allow_code)
 
+    @property
+    def whole_method(self) -> dict[str, Any]:
+        """The method with every setting, also those that the recipe leaves as they are."""
+        usual = {
+            name: parameter.default
+            for name, parameter in self.method_settings().items()
+            if parameter.default is not inspect.Parameter.empty
+        }
+        return usual | self.method
+
     def build_method(self, **sizes: Any) -> Method:
         """The method; `sizes` are what only the data knows (widths, vocabulary)."""
         settings = {**_without_name(self.method), **sizes}

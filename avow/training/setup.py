@@ -190,7 +190,7 @@ def open_start(recipe: Recipe) -> Model | None:
         return None
     start = Model.from_pretrained(recipe.train.start, allow_code=recipe.allow_code)
     same_views = len(start.views) == recipe.build_loss().views
-    if start.recipe.method != recipe.method or not same_views:
+    if start.recipe.whole_method != recipe.whole_method or not same_views:
         raise WrongCheckpoint(
             f"The model {recipe.train.start!r} has {len(start.views)} views of "
             f"{start.recipe.method}. Expected {recipe.build_loss().views} of {recipe.method}, "
