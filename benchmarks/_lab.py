@@ -39,13 +39,13 @@ class Lab:
         key = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
         return self.kept(f"texts-model-{key}", lambda: self.encoder.encode_texts(texts))
 
-    def photographs(self, name: str, files: Sequence[Path]) -> np.ndarray:
+    def photographs(self, name: str, files: Sequence[Path], part: str = "test") -> np.ndarray:
         def make() -> np.ndarray:
             starts = tqdm(range(0, len(files), 32), desc=name)
             opened = ([open_photograph(file) for file in files[i : i + 32]] for i in starts)
             return np.concatenate([self.encoder.encode_images(some) for some in opened])
 
-        return self.kept(f"{name}-test-{len(files)}", make)
+        return self.kept(f"{name}-{part}-{len(files)}", make)
 
     def similarity(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Of every view."""

@@ -119,9 +119,9 @@ def beside(earlier: dict[str, Any], rows: dict[str, Any], experts: dict[str, Any
             experts[kept] = earlier["experts"][name]
 
 
-def first(name: str, photographs: int) -> Split:
-    """The first photographs of a test split, with their captions."""
-    split = open_dataset(name).splits["test"]
+def first(name: str, photographs: int, part: str = "test") -> Split:
+    """The first photographs of a split, with their captions."""
+    split = open_dataset(name).splits[part]
     kept = split.image_of < photographs
     captions = [text for text, yes in zip(split.captions, kept, strict=True) if yes]
     files = None if split.files is None else split.files[:photographs]
