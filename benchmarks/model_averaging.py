@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from _report import keep
-from trust import QUERIES, arguments
+from _runs import scored_parser
 
 from avow.assembly.evaluate import score_views
 from avow.assembly.evaluate_runs import open_splits
@@ -36,6 +36,7 @@ from avow.trust.gallery_sampling import Query
 from avow.uncertainty._drawn import Features
 from avow.uncertainty._posterior import Posteriors
 
+QUERIES: tuple[Query, ...] = ("text", "image")
 MODELS = 100
 MARKS = (1, 2, 5, 10, 20, 50)
 """Numbers of models at which recall is taken, besides the last."""
@@ -46,7 +47,7 @@ Measured = dict[str, np.ndarray]
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = scored_parser(__doc__)
     parser.add_argument("--models", type=int, default=MODELS)
     parser.add_argument("--temperatures", nargs="+", type=float, default=list(TEMPERATURES))
     parser.add_argument("--data", default="", help="another dataset than the run's own")

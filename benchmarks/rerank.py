@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from _report import keep
-from trust import arguments, load, place, score_run
+from _runs import scored_parser
+from trust import load, place, score_run
 
 from avow.metrics.recall import summarise
 from avow.study.rerank import QUERIES, choose_strength, rerank
@@ -21,7 +22,7 @@ PLAIN = {"image": 0.0, "text": 0.0}
 
 
 def main() -> None:
-    chosen = arguments(__doc__).parse_args()
+    chosen = scored_parser(__doc__).parse_args()
     chosen.scored.mkdir(parents=True, exist_ok=True)
     found = []
     for run in chosen.runs:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from _report import keep, read
+from _runs import scored_parser
 
 from avow.assembly.evaluate_runs import open_splits
 from avow.assembly.model import Model
@@ -28,18 +29,8 @@ from avow.trust.gallery_sampling import Query, ScoredQueries
 QUERIES: tuple[Query, ...] = ("text", "image")
 
 
-def arguments(title: str | None) -> argparse.ArgumentParser:
-    """What every benchmark of scored runs is given."""
-    parser = argparse.ArgumentParser(description=(title or "").splitlines()[0])
-    parser.add_argument("name")
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--features", type=Path)
-    parser.add_argument("--scored", type=Path, default=Path("scored"))
-    return parser
-
-
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = scored_parser(__doc__)
     parser.add_argument("--only-score", action="store_true")
     parser.add_argument(
         "--only-sets",

@@ -74,6 +74,7 @@ class _Observed:
     averaged: dict[Query, Float[np.ndarray, " queries"]]
     trust: dict[Query, Float[np.ndarray, " queries"]]
     ranks: Ranks
+    smaller: dict[Query, dict[int, Float[np.ndarray, " queries"]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Stating:
     confidence: Mapping[Query, Confidence] = field(default_factory=dict)
     usual: BackgroundOf | None = None
     """Gives `confidence` the background of the candidates it is asked about."""
+    galleries: Sequence[int] = ()
+    """Numbers of candidates K among which u is stated too: a match and others, drawn."""
 
 
 def corruption_study(
@@ -103,7 +106,7 @@ def corruption_study(
     """
     _check(split, table, ratios)
     blocks, stating = blocks or Blocks(), stating or Stating()
-    observe = partial(_observe, model, split.image_of, stating.confidence, blocks)
+    observe = partial(_observe, model, split.image_of, stating, blocks)
     encode_at = partial(_worsened, model, split, table, stating.usual, seed, blocks)
     observed: dict[Kind, list[_Observed]] = {kind: [] for kind in KINDS}
     whole = encode_at(0.0)
@@ -161,7 +164,7 @@ def _worsened(
 def _observe(
     model: Model,
     image_of: Int[np.ndarray, " texts"],
-    confidence: Mapping[Query, Confidence],
+    stating: Stating,
     blocks: Blocks,
     images: Worsened,
     texts: Worsened,
@@ -173,6 +176,7 @@ def _observe(
     ]
     observed = _Observed({}, {}, {}, ranks(scores, image_of))
     galleries: dict[Query, Worsened] = {"text": images, "image": texts}
+    confidence = stating.confidence
     for query, gallery in galleries.items():
         own, averaged, trust = [], [], []
         for asked in _asked(model, scores, query, gallery.usual.get(query)):
@@ -184,7 +188,35 @@ def _observe(
         observed.averaged[query] = np.concatenate(averaged)
         if trust:
             observed.trust[query] = np.concatenate(trust)
+        observed.smaller[query] = {
+            size: _among(model, scores, query, image_of, size) for size in stating.galleries
+        }
     return observed
+
+
+def _among(
+    model: Model,
+    scores: Sequence[Float[np.ndarray, "images texts"]],
+    query: Query,
+    image_of: Int[np.ndarray, " texts"],
+    size: int,
+) -> Float[np.ndarray, " queries"]:
+    """u of every query among `size` candidates: the same others for all, and a match."""
+    count = scores[0].shape[0 if query == "text" else 1]
+    if not 0 < size <= count:
+        raise BadData(f"A gallery of {size} was asked for. Expected 1 to {count} candidates.")
+    others = np.random.default_rng(0).permutation(count)[:size]
+    first_text = np.unique(image_of, return_index=True)[1]
+    match, own, start = (image_of if query == "text" else first_text), [], 0
+    for asked in _asked(model, scores, query, None):
+        rows = np.arange(start, start + asked.similarity.shape[1])
+        start += len(rows)
+        chosen = np.broadcast_to(others, (len(rows), size)).copy()
+        missing = ~(chosen == match[rows, None]).any(1)
+        chosen[missing, 0] = match[rows][missing]
+        some = np.take_along_axis(asked.similarity[asked.own], chosen, 1)
+        own.append(_uncertainty(asked, some))
+    return np.concatenate(own)
 
 
 def _study(
@@ -211,6 +243,8 @@ def _entry(query: Query, ratio: float, observed: _Observed) -> dict[str, Any]:
     }
     if query in observed.trust:
         entry["trust"] = summary(observed.trust[query])
+    if smaller := observed.smaller.get(query):
+        entry["u among K"] = {str(size): float(u.mean()) for size, u in smaller.items()}
     return entry
 
 
