@@ -76,7 +76,7 @@ def read_queue(path: Path = QUEUE) -> list[Wanted]:
 def main() -> None:
     parser = parser_of(__doc__, "runs")
     parser.add_argument("--queue", type=Path, default=QUEUE)
-    parser.add_argument("--out", type=Path, default=Path("papers-out"))
+    parser.add_argument("--out", type=Path, default=Path("runs/papers-out"))
     parser.add_argument("--until", type=float, default=1e9, help="seconds for new runs")
     parser.add_argument("--stop", type=float, default=1e9, help="seconds until all are ended")
     parser.add_argument("--models", type=int, default=100, help="drawn by dropout")
@@ -86,6 +86,7 @@ def main() -> None:
     parser.add_argument("--merge", type=Path, help="a folder of results that came back")
     chosen = parser.parse_args()
     queue = read_queue(chosen.queue)
+    chosen.out.mkdir(parents=True, exist_ok=True)
     if chosen.merge:
         merge(chosen.merge)
     elif chosen.one is not None:
@@ -93,7 +94,6 @@ def main() -> None:
     elif chosen.list:
         show(queue, chosen)
     else:
-        chosen.out.mkdir(parents=True, exist_ok=True)
         work(queue, chosen)
 
 
@@ -127,6 +127,7 @@ def is_finished(path: Path) -> bool:
 def work(queue: Sequence[Wanted], chosen: argparse.Namespace) -> None:
     """Start what is left in its order, as long as there is time; end what is under way."""
     began = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
     pending, running = left(queue, chosen), {}
     print(f"{len(pending)} of {len(queue)} runs are left", flush=True)
     try:
