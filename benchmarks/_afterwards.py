@@ -38,7 +38,7 @@ from avow.trust.top_k import describe, summarise
 from avow.uncertainty.scores import fit_temperature
 
 Figures = dict[str, Any]
-RATIOS = (0.0, 0.2, 0.4, 0.6, 0.8)
+RATIOS = (0.0, 0.1, 0.3, 0.6)
 DESCRIBED, LISTED = 10, 50
 """Hits whose features are kept, and hits whose positions and scores are."""
 
