@@ -76,6 +76,7 @@ def averaging(run: Path, chosen: argparse.Namespace, out: Path) -> Figures:
         ranks = match_ranks(judged.averaged, judged.match)
         figures[query]["areas"] = {name: areas(-one, ranks) for name, one in doubts.items()}
         figures[query]["chance"] = areas(np.zeros(len(ranks)), ranks)
+        figures[query]["rank correlation"] = alike(doubts)
         kept[f"{query}|rank"] = ranks.astype(np.int32)
         kept[f"{query}|scores: probability"] = doubts["scores: probability"].astype(np.float32)
     drawn.close()
@@ -92,6 +93,15 @@ def areas(confidence: np.ndarray, ranks: np.ndarray) -> Figures:
         "median_rank": median_rank_curve(confidence, ranks).area,
         "auroc": auroc(confidence[ranks == 1], confidence[ranks > 1]),
     }
+
+
+def alike(doubts: dict[str, np.ndarray]) -> float | None:
+    """How far feature and posterior uncertainty order queries alike (Spearman)."""
+    pair = [doubts.get(f"mc_dropout: {kind} uncertainty") for kind in ("feature", "posterior")]
+    if pair[0] is None or pair[1] is None:
+        return None
+    places = [np.argsort(np.argsort(one, kind="stable")) for one in pair if one is not None]
+    return float(np.corrcoef(*places)[0, 1])
 
 
 def corruption(run: Path, chosen: argparse.Namespace, out: Path) -> Figures:
