@@ -8,8 +8,8 @@ view sees the same corrupted input. "words" changes the captions and "regions" t
 whichever side asks: text queries have worse queries under "words" and a worse gallery under
 "regions". "both" is the protocol of the papers.
 
-Words are masked, replaced or deleted; regions are dropped or set to 1e-8, as the recipe
-changed them in training.
+Words are masked, replaced or deleted, or swapped as in TcVSE; regions are dropped or set to
+1e-8, as the recipe changed them in training.
 
 Papers: Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025, Fig. 5;
 "Trust-consistent Visual Semantic Embedding for Image-Text Matching", 2022, Fig. 3.
@@ -35,6 +35,7 @@ from avow.core.evidence import log_evidence, uncertainty
 from avow.core.seeds import generator
 from avow.data.captions import TokenTable
 from avow.data.corruption import (
+    USUAL,
     compact_regions,
     corrupt_captions,
     drop_regions,
@@ -84,6 +85,8 @@ class Stating:
     confidence: Mapping[Query, Confidence] = field(default_factory=dict)
     usual: BackgroundOf | None = None
     """Gives `confidence` the background of the candidates it is asked about."""
+    words: Sequence[str] = USUAL
+    """What happens to words: mask, replace, delete, swap."""
     galleries: Sequence[int] = ()
     """Numbers of candidates K among which u is stated too: a match and others, drawn."""
 
@@ -107,7 +110,7 @@ def corruption_study(
     _check(split, table, ratios)
     blocks, stating = blocks or Blocks(), stating or Stating()
     observe = partial(_observe, model, split.image_of, stating, blocks)
-    encode_at = partial(_worsened, model, split, table, stating.usual, seed, blocks)
+    encode_at = partial(_worsened, model, split, table, stating, seed, blocks)
     observed: dict[Kind, list[_Observed]] = {kind: [] for kind in KINDS}
     whole = encode_at(0.0)
     for ratio in tqdm(ratios, "corruption", disable=not progress, leave=False, delay=2):
@@ -139,24 +142,24 @@ def _worsened(
     model: Model,
     split: FeaturedSplit,
     table: TokenTable,
-    usual: BackgroundOf | None,
+    stating: Stating,
     seed: int,
     blocks: Blocks,
     ratio: float,
 ) -> Worsened:
     """Both sides at one ratio, each encoded once by every view."""
-    captions = corrupt_captions(table, ratio, generator(seed, "words"))
+    captions = corrupt_captions(table, ratio, generator(seed, "words"), stating.words)
     images, texts = [], []
     for view in model.views:
         view.eval()
         worse = _worse_regions(model, split, ratio, seed, blocks.encode)
         images.append(encode(view.encode_visual, worse, model.device))
         texts.append(encode_captions(view, captions, model.device, blocks.encode))
-    if usual is None:
+    if stating.usual is None:
         return Worsened(images, texts, {})
     backgrounds: dict[Query, Background] = {
-        "text": usual("text", images),
-        "image": usual("image", texts),
+        "text": stating.usual("text", images),
+        "image": stating.usual("image", texts),
     }
     return Worsened(images, texts, backgrounds)
 
