@@ -19,7 +19,7 @@ TAUS = ("0.01", "0.02", "0.05", "0.1", "0.2")
 EVIDENCE = ("exp", "relu", "softplus")
 ENCODERS = {
     "Bi-GRU": "",
-    "GloVe, Bi-GRU": "+method.text=glove+method.text_source=glove.6B.50d.txt",
+    "GloVe, Bi-GRU": "+method.text=glove+method.text_source=glove.6B.50d.txt+method.word_dim=50",
     "MiniLM with low-rank changes": "+method.text=adapted",
 }
 ASKED = {"text": "text queries", "image": "image queries"}
