@@ -75,7 +75,10 @@ def averaging(run: Path, chosen: argparse.Namespace, out: Path) -> Figures:
         }
         ranks = match_ranks(judged.averaged, judged.match)
         figures[query]["areas"] = {name: areas(-one, ranks) for name, one in doubts.items()}
-        figures[query]["chance"] = areas(np.zeros(len(ranks)), ranks)
+        figures[query]["chance"] = {
+            **{f"r{cut}": 100 * float((ranks <= cut).mean()) for cut in (1, 5, 10)},
+            "median_rank": float(np.median(ranks)),
+        }
         figures[query]["rank correlation"] = alike(doubts)
         kept[f"{query}|rank"] = ranks.astype(np.int32)
         kept[f"{query}|scores: probability"] = doubts["scores: probability"].astype(np.float32)

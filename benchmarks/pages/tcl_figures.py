@@ -19,7 +19,9 @@ TAUS = ("0.01", "0.02", "0.05", "0.1", "0.2")
 EVIDENCE = ("exp", "relu", "softplus")
 ENCODERS = {
     "Bi-GRU": "",
-    "GloVe, Bi-GRU": "+method.text=glove+method.text_source=glove.6B.50d.txt+method.word_dim=50",
+    "GloVe, Bi-GRU": (
+        "+method.text=glove+method.text_source=glove.6B.50d.txt+method.word_dim=50"
+    ),
     "MiniLM with low-rank changes": "+method.text=adapted",
 }
 ASKED = {"text": "text queries", "image": "image queries"}
@@ -106,7 +108,7 @@ def corruption() -> str:
                 cells = [several(u_of(seeds, query, ratio, size), 3) for ratio in ratios]
                 lines.append([name, asked, size or "all", *cells])
     if not lines:
-        return f"{not_yet('tcl', 'Fig. 5').capitalize()}."
+        return f"Not on this page yet, {not_yet('tcl', 'Fig. 5')}."
     heads = [fraction(ratio, 1) if ratio else "0" for ratio in ratios]
     return figures.table(["VSE∞", "asked", "K", *(f"u at {one}" for one in heads)], lines)
 
