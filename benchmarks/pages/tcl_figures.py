@@ -1,10 +1,11 @@
 """Figures 4 and 5 of TCL, and its text encoders: sweeps, and u against corruption."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from benchmarks.pages import figures
 from benchmarks.pages.figures import Document, fraction, several
-from benchmarks.pages.verdicts import Comparison, not_yet, rsums, told
+from benchmarks.pages.verdicts import Comparison, not_yet, published, rsums, told
 
 SWEEPS, MAIN, KL, TEXTS = FILES = (
     "papers/sweeps",
@@ -15,7 +16,6 @@ SWEEPS, MAIN, KL, TEXTS = FILES = (
 TCL, HINGE = "flickr8k/vse_infty_tcl", "flickr8k/vse_infty_hinge"
 SHORT = "+train.epochs=5+train.decay_after=4"
 STEPS = (0, 1, 2, 3, 5)
-TAUS = ("0.01", "0.02", "0.05", "0.1", "0.2")
 EVIDENCE = ("exp", "relu", "softplus")
 ENCODERS = {
     "Bi-GRU": "",
@@ -31,9 +31,20 @@ HIGHER = "higher, in a figure"
 # --- Fig. 4: steps, temperature, evidence --------------------------------------------------
 
 
-def swept(*, steps: int = 1, tau: str = "0.05", evidence: str = "exp") -> list[float] | None:
+def usual_tau() -> str:
+    return str(figures.recipe(TCL)["loss"]["tau"])
+
+
+def taus() -> list[str]:
+    """Temperatures of the sweep, the recipe's own among them."""
+    listed = published("items")["tcl"]["Fig. 4"]["recipes"]
+    others = {found[1] for run in listed if (found := re.search(r"loss\.tau=([\d.]+)", run))}
+    return sorted({*others, usual_tau()}, key=float)
+
+
+def swept(*, steps: int = 1, tau: str = "", evidence: str = "exp") -> list[float] | None:
     """rSum of a sweep's run; all have equal epochs, and one agreement step where not said."""
-    change = "" if tau == "0.05" else f"+loss.tau={tau}"
+    change = "" if tau in ("", usual_tau()) else f"+loss.tau={tau}"
     change += "" if evidence == "exp" else f"+loss.evidence={evidence}"
     recipe = f"{TCL}{change}+loss.agreement_steps={steps}{SHORT}"
     return rsums(recipe, "both views", SWEEPS)
@@ -42,8 +53,8 @@ def swept(*, steps: int = 1, tau: str = "0.05", evidence: str = "exp") -> list[f
 def sweeps() -> str:
     rows = [["T", *(str(step) for step in STEPS)]]
     rows.append(["rSum", *(told(swept(steps=step)) for step in STEPS)])
-    rows.append(["τ", *(fraction(float(tau), 2) for tau in TAUS)])
-    rows.append(["rSum, T of 1", *(told(swept(tau=tau)) for tau in TAUS)])
+    rows.append(["τ", *(fraction(float(tau), 2) for tau in taus())])
+    rows.append(["rSum, T of 1", *(told(swept(tau=tau)) for tau in taus())])
     kinds = [f"{kind}: {told(swept(evidence=kind)) or 'not run'}" for kind in EVIDENCE]
     table = figures.table(rows[0], rows[1:])
     return f"{table}\n\nEvidence, T of 1: {'; '.join(kinds)}."
@@ -54,10 +65,11 @@ def sweep_claims() -> list[Comparison]:
     pairs = {
         "one agreement step is better than none": (swept(steps=1), swept(steps=0)),
         "three agreement steps are better than one": (swept(steps=3), swept(steps=1)),
-        "τ of .05 is better than .01": (swept(), swept(tau="0.01")),
-        "τ of .05 is better than .1": (swept(), swept(tau="0.1")),
-        "τ of .05 is better than .2": (swept(), swept(tau="0.2")),
     }
+    usual = usual_tau()
+    for tau in (taus()[0], *(one for one in taus() if float(one) > float(usual))):
+        claim = f"τ of {fraction(float(usual), 2)} is better than {fraction(float(tau), 2)}"
+        pairs[claim] = (swept(), swept(tau=tau))
     return [
         Comparison(claim, 1, better, worse, otherwise=missing, printed=HIGHER)
         for claim, (better, worse) in pairs.items()
@@ -114,7 +126,7 @@ def corruption() -> str:
 
 
 def corruption_claims() -> Iterator[Comparison]:
-    found = studies() or {"λ up to .04": []}
+    found = studies() or {"λ of the recipe": []}
     missing = not_yet("tcl", "Fig. 5")
     for name, seeds in found.items():
         for query, asked in ASKED.items():

@@ -40,6 +40,8 @@ OTHERS = {
     "calibrated trust": "calibrated trust",
 }
 SHIFTS = ("shift_flickr8k-vse_infty_tcl-seed0", "shift_coco_grid-vse_infty_tcl-seed0")
+COLDEST = f"{1 / 1000:g}"
+"""The temperature of U_p where its name says none."""
 LEVEL = 95 / 100
 """Of the recorded intervals."""
 NOT_YET = not_yet("uncertainty", "Table 1")
@@ -230,8 +232,8 @@ def by_temperature() -> str:
         return f"Fig. 3: {NOT_YET}."
     named = [key for key in first["image"]["areas"] if MEASURES["posterior"] in key]
     lines = [
-        [key.partition("T=")[2] or "0.001", *(told(area(q, key, "r1")) for q in WAYS.values())]
-        for key in sorted(named, key=lambda key: float(key.partition("T=")[2] or 0.001))
+        [key.partition("T=")[2] or COLDEST, *(told(area(q, key, "r1")) for q in WAYS.values())]
+        for key in sorted(named, key=lambda key: float(key.partition("T=")[2] or COLDEST))
     ]
     return figures.table(["area at R@1, U_p at T", "captions", "images"], lines)
 
