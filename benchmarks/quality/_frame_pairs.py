@@ -67,7 +67,9 @@ def opened(clone: Path, frames: Sequence[Frame]) -> Iterator[Image.Image]:
     for frame in frames:
         both = Image.open(io.BytesIO(content[frame.pair])).convert("RGB")
         middle = both.width // 2
-        box = (middle, 0, both.width, both.height) if frame.right else (0, 0, middle, both.height)
+        box = (
+            (middle, 0, both.width, both.height) if frame.right else (0, 0, middle, both.height)
+        )
         yield both.crop(box)
 
 

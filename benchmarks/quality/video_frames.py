@@ -4,8 +4,9 @@
 
 PAIRS: a clone of BennoKrojer/imagecode-msrvtt-pairs. ANNOTATIONS: a folder with the official
 train_val_videodatainfo.json and test_videodatainfo.json. OUT gets captions.json and
-frames_default_1280.npy, float16 [videos, frames, 1280]: the mean of all cells of the grid.
-Splits are the official ones, restricted to the videos that have frames.
+frames_default_pca512.npy, float16 [videos, frames, 512]: the mean of all cells of the grid,
+reduced from 1,280 numbers to 512 by principal components of the training videos' frames, as the
+compact MSVD is. Splits are the official ones, restricted to the videos that have frames.
 
 Stop it at any time and run it again: blocks of videos that are done are kept.
 """
@@ -19,13 +20,15 @@ from pathlib import Path
 import numpy as np
 import torch
 from _frame_pairs import Frame, listed_frames, opened, spread_out
+from jaxtyping import Bool, Float
 from tqdm import tqdm
 
 from avow.assembly.model import Model
 from avow.core.contracts import Backbone
 from avow.data.readers import msrvtt
 
-FEATURES = "frames_default_1280.npy"
+NUMBERS = 512
+FEATURES = f"frames_default_pca{NUMBERS}.npy"
 BLOCK = 32
 """Videos in one file of unfinished work."""
 
@@ -37,6 +40,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--frames", type=int, default=4, help="of every video")
     parser.add_argument("--jobs", type=int, default=2, help="processes of one thread each")
+    parser.add_argument("--share", nargs=2, type=int, metavar=("K", "N"),
+                        help="make block K of every N alone, and join nothing")  # fmt: skip
     chosen = parser.parse_args()
     frames = listed_frames(chosen.pairs)
     videos = captioned(chosen.annotations, set(frames))
@@ -48,13 +53,18 @@ def main() -> None:
         (parts / f"{place:05}.npy", [spread_out(frames[id], chosen.frames) for id in block])
         for place, block in enumerate(blocks)
     ]
-    missing = [(path, block) for path, block in work if not path.is_file()]
+    first, step = chosen.share or (0, 1)
+    missing = [(path, block) for path, block in work[first::step] if not path.is_file()]
     with ProcessPoolExecutor(chosen.jobs) as pool:
         done = pool.map(partial(make, chosen.pairs), missing)
         list(tqdm(done, "features", len(missing), unit="block"))
+    if chosen.share:
+        return
     about = {"dataset": "msrvtt-frames", "frames_per_video": chosen.frames, "videos": videos}
     (chosen.out / "captions.json").write_text(json.dumps(about))
-    np.save(chosen.out / FEATURES, np.concatenate([np.load(path) for path, _ in work]))
+    features = np.concatenate([np.load(path) for path, _ in work]).astype(np.float32)
+    learnt = np.array([video["split"] == "train" for video in videos])
+    np.save(chosen.out / FEATURES, reduced(features, learnt).astype(np.float16))
 
 
 def captioned(annotations: Path, known: set[str]) -> list[dict]:
@@ -70,6 +80,18 @@ def captioned(annotations: Path, known: set[str]) -> list[dict]:
             if video in known
         ]
     return videos
+
+
+def reduced(
+    features: Float[np.ndarray, "videos frames dim"], learnt: Bool[np.ndarray, " videos"]
+) -> Float[np.ndarray, "videos frames numbers"]:
+    """The first principal components; learnt: the videos that say which these are."""
+    frames = features[learnt].reshape(-1, features.shape[-1])
+    mean = frames.mean(0)
+    variance, directions = np.linalg.eigh(np.cov(frames.T))
+    kept = 100 * variance[-NUMBERS:].sum() / variance.sum()
+    print(f"{NUMBERS} components keep {kept:.1f} % of the variance")
+    return (features - mean) @ directions[:, : -NUMBERS - 1 : -1].astype(np.float32)
 
 
 @cache
