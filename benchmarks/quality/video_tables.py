@@ -180,8 +180,7 @@ def trained(entry: Entry, changes: tuple[str, ...], chosen: argparse.Namespace) 
     if entry.parts:
         files = [str((chosen.runs / part).with_suffix(".npz")) for part in entry.parts]
         settings.append(f"loss.teachers={json.dumps(files)}")
-    words = ["train", entry.recipe, "--seed", str(entry.seed), "--out", str(run)]
-    words += ["--resume"] if (run / "log.jsonl").is_file() else []
+    words = ["train", entry.recipe, "--seed", str(entry.seed), "--out", str(run), "--resume"]
     words += ["--device", chosen.device] if chosen.device else []
     for setting in settings:
         words += ["--set", setting]
