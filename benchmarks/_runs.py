@@ -53,6 +53,16 @@ def parser_of(about: str | None, runs: str) -> argparse.ArgumentParser:
     return parser
 
 
+def scored_parser(about: str | None) -> argparse.ArgumentParser:
+    """What every benchmark of scored runs is given."""
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    parser.add_argument("name")
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--features", type=Path)
+    parser.add_argument("--scored", type=Path, default=Path("scored"))
+    return parser
+
+
 def train_all(tasks: Sequence[Task], chosen: argparse.Namespace) -> list[Row]:
     """The runs that are done, in order; those that failed or had no time are told."""
     if chosen.here and chosen.jobs > 1:
@@ -89,7 +99,7 @@ def _tried(task: Task, chosen: argparse.Namespace, deadline: float) -> Row | Non
     if time.monotonic() > deadline:
         return None
     try:
-        result = _trained(task, chosen)
+        result = train_and_test(task, chosen)
     except SystemExit as error:
         print(f"{task.folder} failed: {error}", flush=True)
         return None
@@ -101,7 +111,8 @@ def _tried(task: Task, chosen: argparse.Namespace, deadline: float) -> Row | Non
     return result
 
 
-def _trained(task: Task, chosen: argparse.Namespace) -> Row:
+def train_and_test(task: Task, chosen: argparse.Namespace) -> Row:
+    """One run from its recipe to its recall; SystemExit says why it failed."""
     run = chosen.runs / task.folder
     recipe, *changes = task.recipe.split("+")
     if task.noise is not None:

@@ -169,6 +169,31 @@ def test_u_of_clean_and_of_one_region_left_in_closed_form(split, table):
             assert "trust" not in entry
 
 
+def test_u_among_fewer_candidates_in_closed_form(split, table):
+    """u = K / S of a match and K - 1 others of similarity 0."""
+    stating = Stating(galleries=(2, IMAGES))
+    study = corruption_study(toy_model(), split, table, stating=stating, ratios=(0.0,))
+    for query, own in (("text", GAINS[1]), ("image", GAINS[0])):
+        (entry,) = study[query]["kinds"]["both"]
+        expected = {str(k): k / (k + np.exp(own / TAU) + (k - 1)) for k in (2, IMAGES)}
+        assert entry["u among K"] == pytest.approx(expected)
+        assert entry["u among K"][str(IMAGES)] == pytest.approx(entry["u"]["mean"])
+    with pytest.raises(BadData, match=r"Expected 1 to"):
+        stating = Stating(galleries=(IMAGES + 1,))
+        corruption_study(toy_model(), split, table, stating=stating, ratios=(0.0,))
+
+
+def test_swapped_words_are_all_still_there(split, table):
+    """The toy model knows no order of words, so that swapping changes nothing for it."""
+    swapped = Stating(words=("swap",))
+    study = corruption_study(toy_model(), split, table, stating=swapped, ratios=(0.0, 0.6))
+    masked = corruption_study(toy_model(), split, table, ratios=(0.0, 0.6))
+    for query in ("text", "image"):
+        whole, worse = (entry["u"]["mean"] for entry in study[query]["kinds"]["words"])
+        assert worse == pytest.approx(whole)
+        assert masked[query]["kinds"]["words"][1]["u"]["mean"] > whole
+
+
 def test_mean_u_rises_with_every_kind_of_corruption(split, table):
     study = corruption_study(toy_model(), split, table)
     assert list(study) == ["text", "image"]

@@ -43,6 +43,10 @@ Objects = Annotated[
 Corruption = Annotated[
     bool, typer.Option(help="Also take words and regions away, and look again.")
 ]
+WordChanges = Annotated[
+    str,
+    typer.Option(help="What corruption does to words: mask, replace, delete, swap."),
+]
 Out = Annotated[
     Path | None, typer.Option(help="Where to write; default: `trust` in the first run.")
 ]
@@ -66,6 +70,7 @@ def trust(
     relevant_features: RelevantFeatures = None,
     objects: Objects = None,
     corruption: Corruption = True,
+    word_changes: WordChanges = "mask,replace,delete",
     splits: Annotated[int, typer.Option(help="Splits that promises are counted on.")] = 200,
     out: Out = None,
     device: Device = "",
@@ -98,6 +103,7 @@ def trust(
         relevant_features=relevant_features,
         objects=objects,
         corruption=corruption,
+        word_changes=_word_changes(word_changes),
         judgements=judgements,
         splits=splits,
         allow_code=allow_code,
@@ -106,6 +112,18 @@ def trust(
     where = chosen_device(device)
     studies, page = study_runs(runs, plan, place, where, blocks, progress=not as_json)
     _print(studies, page, as_json)
+
+
+def _word_changes(listed: str) -> tuple[str, ...]:
+    from avow.data.corruption import KINDS
+
+    words = tuple(word.strip() for word in listed.split(","))
+    if unknown := [word for word in words if word not in KINDS]:
+        raise typer.BadParameter(
+            f"There is no way to change words called {unknown[0]!r}. Expected some of "
+            f"{', '.join(KINDS)}, with commas between them."
+        )
+    return words
 
 
 def _print(studies: list[dict], page: Path, as_json: bool) -> None:

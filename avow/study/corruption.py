@@ -8,8 +8,8 @@ view sees the same corrupted input. "words" changes the captions and "regions" t
 whichever side asks: text queries have worse queries under "words" and a worse gallery under
 "regions". "both" is the protocol of the papers.
 
-Words are masked, replaced or deleted; regions are dropped or set to 1e-8, as the recipe
-changed them in training.
+Words are masked, replaced or deleted, or swapped as in TcVSE; regions are dropped or set to
+1e-8, as the recipe changed them in training.
 
 Papers: Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025, Fig. 5;
 "Trust-consistent Visual Semantic Embedding for Image-Text Matching", 2022, Fig. 3.
@@ -35,6 +35,7 @@ from avow.core.evidence import log_evidence, uncertainty
 from avow.core.seeds import generator
 from avow.data.captions import TokenTable
 from avow.data.corruption import (
+    USUAL,
     compact_regions,
     corrupt_captions,
     drop_regions,
@@ -74,6 +75,7 @@ class _Observed:
     averaged: dict[Query, Float[np.ndarray, " queries"]]
     trust: dict[Query, Float[np.ndarray, " queries"]]
     ranks: Ranks
+    smaller: dict[Query, dict[int, Float[np.ndarray, " queries"]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,10 @@ class Stating:
     confidence: Mapping[Query, Confidence] = field(default_factory=dict)
     usual: BackgroundOf | None = None
     """Gives `confidence` the background of the candidates it is asked about."""
+    words: Sequence[str] = USUAL
+    """What happens to words: mask, replace, delete, swap."""
+    galleries: Sequence[int] = ()
+    """Numbers of candidates K among which u is stated too: a match and others, drawn."""
 
 
 def corruption_study(
@@ -103,8 +109,8 @@ def corruption_study(
     """
     _check(split, table, ratios)
     blocks, stating = blocks or Blocks(), stating or Stating()
-    observe = partial(_observe, model, split.image_of, stating.confidence, blocks)
-    encode_at = partial(_worsened, model, split, table, stating.usual, seed, blocks)
+    observe = partial(_observe, model, split.image_of, stating, blocks)
+    encode_at = partial(_worsened, model, split, table, stating, seed, blocks)
     observed: dict[Kind, list[_Observed]] = {kind: [] for kind in KINDS}
     whole = encode_at(0.0)
     for ratio in tqdm(ratios, "corruption", disable=not progress, leave=False, delay=2):
@@ -136,24 +142,24 @@ def _worsened(
     model: Model,
     split: FeaturedSplit,
     table: TokenTable,
-    usual: BackgroundOf | None,
+    stating: Stating,
     seed: int,
     blocks: Blocks,
     ratio: float,
 ) -> Worsened:
     """Both sides at one ratio, each encoded once by every view."""
-    captions = corrupt_captions(table, ratio, generator(seed, "words"))
+    captions = corrupt_captions(table, ratio, generator(seed, "words"), stating.words)
     images, texts = [], []
     for view in model.views:
         view.eval()
         worse = _worse_regions(model, split, ratio, seed, blocks.encode)
         images.append(encode(view.encode_visual, worse, model.device))
         texts.append(encode_captions(view, captions, model.device, blocks.encode))
-    if usual is None:
+    if stating.usual is None:
         return Worsened(images, texts, {})
     backgrounds: dict[Query, Background] = {
-        "text": usual("text", images),
-        "image": usual("image", texts),
+        "text": stating.usual("text", images),
+        "image": stating.usual("image", texts),
     }
     return Worsened(images, texts, backgrounds)
 
@@ -161,7 +167,7 @@ def _worsened(
 def _observe(
     model: Model,
     image_of: Int[np.ndarray, " texts"],
-    confidence: Mapping[Query, Confidence],
+    stating: Stating,
     blocks: Blocks,
     images: Worsened,
     texts: Worsened,
@@ -173,6 +179,7 @@ def _observe(
     ]
     observed = _Observed({}, {}, {}, ranks(scores, image_of))
     galleries: dict[Query, Worsened] = {"text": images, "image": texts}
+    confidence = stating.confidence
     for query, gallery in galleries.items():
         own, averaged, trust = [], [], []
         for asked in _asked(model, scores, query, gallery.usual.get(query)):
@@ -184,7 +191,35 @@ def _observe(
         observed.averaged[query] = np.concatenate(averaged)
         if trust:
             observed.trust[query] = np.concatenate(trust)
+        observed.smaller[query] = {
+            size: _among(model, scores, query, image_of, size) for size in stating.galleries
+        }
     return observed
+
+
+def _among(
+    model: Model,
+    scores: Sequence[Float[np.ndarray, "images texts"]],
+    query: Query,
+    image_of: Int[np.ndarray, " texts"],
+    size: int,
+) -> Float[np.ndarray, " queries"]:
+    """u of every query among `size` candidates: the same others for all, and a match."""
+    count = scores[0].shape[0 if query == "text" else 1]
+    if not 0 < size <= count:
+        raise BadData(f"A gallery of {size} was asked for. Expected 1 to {count} candidates.")
+    others = np.random.default_rng(0).permutation(count)[:size]
+    first_text = np.unique(image_of, return_index=True)[1]
+    match, own, start = (image_of if query == "text" else first_text), [], 0
+    for asked in _asked(model, scores, query, None):
+        rows = np.arange(start, start + asked.similarity.shape[1])
+        start += len(rows)
+        chosen = np.broadcast_to(others, (len(rows), size)).copy()
+        missing = ~(chosen == match[rows, None]).any(1)
+        chosen[missing, 0] = match[rows][missing]
+        some = np.take_along_axis(asked.similarity[asked.own], chosen, 1)
+        own.append(_uncertainty(asked, some))
+    return np.concatenate(own)
 
 
 def _study(
@@ -211,6 +246,8 @@ def _entry(query: Query, ratio: float, observed: _Observed) -> dict[str, Any]:
     }
     if query in observed.trust:
         entry["trust"] = summary(observed.trust[query])
+    if smaller := observed.smaller.get(query):
+        entry["u among K"] = {str(size): float(u.mean()) for size, u in smaller.items()}
     return entry
 
 

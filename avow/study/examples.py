@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from avow.assembly.pairs import FeaturedSplit
-from avow.core.evidence import top_positions
+from avow.core.evidence import log_evidence, top_positions, uncertainty
 from avow.trust.gallery_sampling import Query, ScoredQueries, collect_hits, predict
 from avow.trust.probability import Probability
 
@@ -20,6 +20,8 @@ def extremes(
     stated = predict(probability, hits.features, hits.gallery)
     opinion = scored.asked().together
     best = top_positions(opinion, min(SHOWN, opinion.shape[-1]))
+    # u is of the view that learnt the direction, as in the papers and the other figures
+    doubt = uncertainty(log_evidence(scored.similarity[scored.own], scored.tau, scored.kind))
     queries, answers = split.captions, split.image_ids
     if query == "image":
         queries, answers = answers, queries
@@ -28,11 +30,13 @@ def extremes(
         return {
             "query": queries[place],
             "trust": float(stated[place, 0]),
+            "u": float(doubt[place]),
             "right": bool(hits.right[place, 0]),
             "answers": [
                 {
                     "id": answers[candidate],
                     "probability": float(stated[place, rank]),
+                    "similarity": float(opinion[place, candidate]),
                     "right": bool(hits.right[place, rank]),
                 }
                 for rank, candidate in enumerate(best[place])

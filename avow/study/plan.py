@@ -9,6 +9,7 @@ from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.scored_split import Corpus, encode_split, score
 from avow.assembly.scores import Blocks
 from avow.core.contracts import PairedDataset
+from avow.data.corruption import USUAL
 from avow.trust.gallery_sampling import Query, ScoredQueries
 
 
@@ -36,6 +37,8 @@ class Plan:
     objects: Path | None = None
     """What its photographs hold; that of COCO's dev split where none is given."""
     corruption: bool = True
+    word_changes: tuple[str, ...] = USUAL
+    """What corruption does to words: mask, replace, delete, swap."""
     judgements: Path | None = None
     splits: int = 200
     draws: int = 500

@@ -272,6 +272,7 @@ def _corrupted(
         stating=Stating(
             {query: partial(confident, probability=probabilities[query]) for query in QUERIES},
             usual,
+            plan.word_changes,
         ),
         seed=plan.seed,
         blocks=blocks,

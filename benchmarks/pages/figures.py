@@ -93,6 +93,12 @@ def fraction(value: float, digits: int = 3) -> str:
     return text.removeprefix("0") if text.startswith("0.") else text
 
 
+def several_fractions(values: Sequence[float], digits: int = 3) -> str:
+    """The same for numbers between zero and one."""
+    mean = fraction(statistics.fmean(values), digits)
+    return mean if len(values) < 2 else f"{mean} ± {fraction(statistics.stdev(values), digits)}"
+
+
 def mean_fraction(figure: Document, digits: int = 3) -> str:
     """A recorded `mean` and `spread`, where the spread may be missing."""
     mean = fraction(figure["mean"], digits)

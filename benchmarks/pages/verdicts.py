@@ -58,6 +58,9 @@ class Comparison:
     otherwise: str = "not run here yet"
     """What is said where a side was not run: how to run it, or why it cannot be."""
     unit: str = field(default="rSum", compare=False)
+    printed: str = field(default="", compare=False)
+    """What stands for the paper's figure where it drew one and printed none."""
+    digits: int = field(default=1, compare=False)
 
     @property
     def ours(self) -> float | None:
@@ -101,17 +104,22 @@ class Comparison:
     def told(self) -> str:
         if self.ours is None:
             return ""
-        around = "" if self.spread is None else f" ± {number(2 * self.spread, 1)}"
-        return f"{signed(self.ours)}{around}"
+        spread = None if self.spread is None else number(2 * self.spread, self.digits)
+        around = "" if spread is None else f" ± {spread}"
+        return f"{signed(self.ours, self.digits)}{around}"
+
+    @property
+    def told_there(self) -> str:
+        return self.printed or signed(self.theirs, self.digits)
 
 
-def signed(value: float) -> str:
-    return f"{'+' if value >= 0 else '-'}{number(abs(value), 1)}"
+def signed(value: float, digits: int = 1) -> str:
+    return f"{'+' if value >= 0 else '-'}{number(abs(value), digits)}"
 
 
 def claims_table(comparisons: Sequence[Comparison]) -> str:
     unit = comparisons[0].unit
-    rows = [[one.claim, signed(one.theirs), one.told, one.verdict] for one in comparisons]
+    rows = [[one.claim, one.told_there, one.told, one.verdict] for one in comparisons]
     return figures.table(["claim", f"paper: {unit}", f"here: {unit}", "verdict"], rows)
 
 
@@ -163,7 +171,9 @@ def equations_table(paper: str) -> str:
 
 def to_run(paper: str, item: str) -> str:
     """The command that trains what an item needs."""
-    assert item in published("items")[paper], item
+    asked = published("items")[paper][item]
+    if "only" in asked:
+        return f"python -m benchmarks.quality.paper_queue --only {asked['only']} --features DIR"
     return f'python -m benchmarks.quality.papers {paper} "{item}" --features DIR'
 
 

@@ -6,9 +6,9 @@ The shipped model over Flickr8k test and the first thousand photographs of COCO 
 ask. The first hit as a search shows it is good where it fits, as the agreement with a
 picture's own captions says (`avow.study.relevance_labels`: every label is drawn with its
 probability), or where it is the annotated photograph. Prints the AUROC of P(relevant) as the
-shipped policy states it, of P fitted for either event on the dev captions of the same dataset, of
+shipped policy states it, of P fitted for either event on dev captions of the same dataset, of
 every feature of the first hit that P is made of, and of u = K / S, with the standard error over
-redrawn queries, and the ratio of the better P to the best single measure.
+redrawn queries, and the ratio of the fitted P to the best single measure.
 """
 
 import argparse
@@ -105,9 +105,7 @@ def dataset(lab: Lab, policy: Policy, curve: fitting.FitCurve, name: str) -> dic
     }
 
 
-def answered(
-    lab: Lab, curve: fitting.FitCurve, name: str, part: str, split: Split
-) -> Asked:
+def answered(lab: Lab, curve: fitting.FitCurve, name: str, part: str, split: Split) -> Asked:
     """The captions of a split, asked of its photographs; a match is what fits."""
     captions, images = list(split.captions), len(split.image_ids)
     said = sentences(lab, captions, "" if part == "test" else f"{name}-{part}-")

@@ -35,8 +35,9 @@ from avow.trust.gallery_sampling import Query
 from avow.uncertainty._drawn import Features
 from avow.uncertainty._posterior import Posteriors
 from benchmarks._report import keep
-from benchmarks.quality.trust import QUERIES, arguments
+from benchmarks._runs import scored_parser
 
+QUERIES: tuple[Query, ...] = ("text", "image")
 MODELS = 100
 MARKS = (1, 2, 5, 10, 20, 50)
 """Numbers of models at which recall is taken, besides the last."""
@@ -47,7 +48,7 @@ Measured = dict[str, np.ndarray]
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = scored_parser(__doc__)
     parser.add_argument("--models", type=int, default=MODELS)
     parser.add_argument("--temperatures", nargs="+", type=float, default=list(TEMPERATURES))
     parser.add_argument("--data", default="", help="another dataset than the run's own")

@@ -11,9 +11,10 @@ is not run again, so the command can be stopped and repeated, with more recipes 
 import argparse
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from benchmarks._report import keep
+from benchmarks._report import RESULTS, keep, read
 from benchmarks._runs import Row, Task, joined, parser_of, spread, train_all
 
 
@@ -29,15 +30,30 @@ def run(name: str, wanted: Sequence[str], chosen: argparse.Namespace) -> None:
     """Train and test every recipe with every seed; add them to the file of results."""
     tasks = [Task(recipe, seed) for seed in chosen.seeds for recipe in wanted]
     done = joined(train_all(tasks, chosen), name)
-    recipes = dict.fromkeys([*wanted, *(run["recipe"] for run in done)])
-    summary = {
-        recipe: summarise([run for run in done if run["recipe"] == recipe])
-        for recipe in recipes
-        if any(run["recipe"] == recipe for run in done)
-    }
-    path = keep(name, {"summary": summary, "changes": chosen.changes, "runs": done})
-    show(summary)
+    path = write_results(name, done, wanted, chosen.changes)
+    show(read(name)["summary"])
     print(f"{len(done)} runs -> {path}")
+
+
+def write_results(
+    name: str,
+    done: Sequence[Row],
+    wanted: Sequence[str] = (),
+    changes: Sequence[str] = (),
+    machine: dict[str, Any] | None = None,
+) -> Path:
+    """The file of results: every run, and mean and spread of each recipe, `wanted` first.
+
+    machine: where the runs were made, if not here. A note that the file has is kept.
+    """
+    by_recipe: dict[str, list[Row]] = {recipe: [] for recipe in wanted}
+    for run in done:
+        by_recipe.setdefault(run["recipe"], []).append(run)
+    summary = {recipe: summarise(runs) for recipe, runs in by_recipe.items() if runs}
+    figures = {"summary": summary, "changes": list(changes), "runs": list(done)}
+    if (RESULTS / f"{name}.json").is_file() and (note := read(name).get("note")):
+        figures = {"note": note, **figures}
+    return keep(name, figures if machine is None else {"machine": machine, **figures})
 
 
 def summarise(runs: list[Row]) -> dict[str, Any]:

@@ -14,13 +14,14 @@ from typing import Any
 from avow.metrics.recall import summarise
 from avow.study.rerank import QUERIES, choose_strength, rerank
 from benchmarks._report import keep
-from benchmarks.quality.trust import arguments, load, place, score_run
+from benchmarks._runs import scored_parser
+from benchmarks.quality.trust import load, place, score_run
 
 PLAIN = {"image": 0.0, "text": 0.0}
 
 
 def main() -> None:
-    chosen = arguments(__doc__).parse_args()
+    chosen = scored_parser(__doc__).parse_args()
     chosen.scored.mkdir(parents=True, exist_ok=True)
     found = []
     for run in chosen.runs:

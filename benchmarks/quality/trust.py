@@ -24,22 +24,13 @@ from avow.core.device import best_device
 from avow.study.direction import OURS, Direction, serving_of, study_direction, study_sets
 from avow.trust.gallery_sampling import Query, ScoredQueries
 from benchmarks._report import keep, read
+from benchmarks._runs import scored_parser
 
 QUERIES: tuple[Query, ...] = ("text", "image")
 
 
-def arguments(title: str | None) -> argparse.ArgumentParser:
-    """What every benchmark of scored runs is given."""
-    parser = argparse.ArgumentParser(description=(title or "").splitlines()[0])
-    parser.add_argument("name")
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--features", type=Path)
-    parser.add_argument("--scored", type=Path, default=Path("scored"))
-    return parser
-
-
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = scored_parser(__doc__)
     parser.add_argument("--only-score", action="store_true")
     parser.add_argument(
         "--only-sets",

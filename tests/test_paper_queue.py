@@ -1,0 +1,116 @@
+"""The queue of the papers' runs: sound, worked through side by side, resumed, and merged."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from samples import small_recipe, write_precomp
+from test_training import as_toml
+
+from avow.assembly.recipe import Recipe
+from benchmarks import _report, _runs
+from benchmarks.pages import verdicts
+from benchmarks.quality import paper_queue as module
+from benchmarks.quality import recipes
+
+ROOT = Path(__file__).parent.parent
+ENTRIES = json.loads((ROOT / "benchmarks/published/queue.json").read_text("utf-8"))["runs"]
+STEPS = {"people", "averaging", "corruption", "answers"}
+
+
+@pytest.mark.parametrize(
+    "name", sorted({entry["recipe"] for entry in ENTRIES if "together" not in entry})
+)
+def test_every_recipe_of_the_queue_can_be_opened(name):
+    Recipe.open(*verdicts.split_changes(name))
+
+
+def test_the_queue_names_every_run_once_and_averages_only_its_own():
+    runs = [(e["file"], e["recipe"], seed) for e in ENTRIES for seed in e["seeds"]]
+    assert len(set(runs)) == len(runs)
+    for entry in ENTRIES:
+        assert set(entry.get("then", ())) <= STEPS
+        for part in entry.get("together", ()):
+            assert all((entry["file"], part, seed) in runs for seed in entry["seeds"])
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("vsepp_hinge_dropout", "vse0_hinge_dropout"),
+        ("saf_hinge", "sgr_decl"),
+        ("sgr_hinge", "sgr_ncr"),
+        ("scan_t2i_hinge", "acmnet_gt_hinge"),
+    ],
+)
+def test_what_is_compared_is_trained_alike(one, other):
+    files = {"papers/dropout", "papers/decl", "papers/acmnet"}
+    names = [
+        next(e["recipe"] for e in ENTRIES if e["file"] in files and part in e["recipe"])
+        for part in (one, other)
+    ]
+    assert verdicts.unequal_training(*names) == ""
+
+
+@pytest.fixture
+def queue(tmp_path) -> Path:
+    """Two small runs and their average, and one that cannot be trained."""
+    content = small_recipe(write_precomp(tmp_path / "toy_precomp"), epochs=1, batch=48)
+    (tmp_path / "toy.toml").write_text(as_toml(content))
+    toy = str(tmp_path / "toy.toml")
+    parts = [f"{toy}+train.lr=0.01", f"{toy}+train.lr=0.02"]
+    runs = [
+        {"file": "queue-test", "recipe": "both", "seeds": [0], "together": parts},
+        *({"file": "queue-test", "recipe": part, "seeds": [0]} for part in parts),
+        {"file": "queue-test", "recipe": f"{toy}+loss.tau=-1.0", "seeds": [0]},
+    ]
+    (tmp_path / "queue.json").write_text(json.dumps({"runs": runs}))
+    return tmp_path / "queue.json"
+
+
+def work(queue: Path, *words: str) -> str:
+    home = queue.parent
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks.quality.paper_queue"),
+            *("--queue", str(queue), "--device", "cpu"),
+            *("--runs", str(home / "runs"), "--out", str(home / "out"), *words),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_queue_is_worked_through_once_and_merged(queue, monkeypatch, tmp_path):
+    told = work(queue, "--until", "0", "--jobs", "2")
+    assert "4 of 4 runs are left" in told and not list((tmp_path / "out").iterdir())
+    told = work(queue, "--jobs", "2")
+    assert "FAILED" in told and "tau" in told and "1 runs are left" in told
+    assert told.index("both-seed0: rSum") > told.index("lr=0.02-seed0: rSum")
+    assert "1 of 4 runs are left" in work(queue, "--until", "0")
+
+    for one in (module, recipes, _report, _runs):
+        monkeypatch.setattr(one, "RESULTS", tmp_path / "results")
+    module.merge(tmp_path / "out")
+    found = json.loads((tmp_path / "results" / "queue-test.json").read_text())
+    assert len(found["runs"]) == 3 and found["summary"]["both"]["model"]["rsum"] > 0
+    assert module.left(module.read_queue(queue), _chosen(tmp_path / "nothing")) == [3]
+
+
+@pytest.mark.slow
+def test_runs_with_changes_for_a_trial_are_no_results(queue, monkeypatch, tmp_path):
+    work(queue, "--one", "1", "--set", "train.batch=24")
+    with pytest.raises(SystemExit, match="it is no result"):
+        module.merge(tmp_path / "out")
+
+
+def _chosen(out: Path) -> argparse.Namespace:
+    return argparse.Namespace(only="", out=out)

@@ -1,0 +1,106 @@
+"""The tables of video retrieval: which runs they need, and where the frames come from."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from benchmarks.pages import verdicts, videos
+from benchmarks.quality import _frame_pairs, _video_queue
+
+
+def rows_with(dev: dict[tuple[str, ...], float], recipe: str) -> dict[str, dict]:
+    """Pilots of a recipe with these rSums; all others have 200."""
+    return {
+        entry.name: {
+            "kind": "pilot",
+            "recipe": entry.recipe,
+            "changes": list(entry.changes),
+            "dev_rsum": dev.get(entry.changes, 200.0),
+        }
+        for entry in _video_queue.queue()
+        if entry.kind == "pilot" and entry.recipe == recipe
+    }
+
+
+def first(recipe: str) -> _video_queue.Entry:
+    runs = [entry for entry in _video_queue.queue() if entry.kind == "run"]
+    return next(entry for entry in runs if entry.recipe == recipe)
+
+
+def test_both_losses_take_the_learning_rate_that_is_best_for_both():
+    quick, slow, own = ("train.lr=1e-3",), ("train.lr=2e-4",), ("loss.tau=0.1",)
+    tcl, hinge = "msvd/dual_encoding_tcl", "msvd/dual_encoding_hinge"
+    done = rows_with({quick: 210.0, slow: 206.0, own: 220.0}, tcl)
+    done |= rows_with({quick: 199.0, slow: 208.0}, hinge)
+    assert _video_queue.chosen_changes(first(tcl), done) == (*own, *slow)
+    assert _video_queue.chosen_changes(first(hinge), done) == slow
+    done |= rows_with({quick: 199.0, slow: 190.0}, hinge)
+    assert _video_queue.chosen_changes(first(hinge), done) == quick
+
+
+def test_without_pilots_a_recipe_stays_as_it_is():
+    assert _video_queue.chosen_changes(first("msvd/dual_encoding_tcl"), {}) == ()
+
+
+def test_every_entry_needs_only_what_is_in_the_queue():
+    entries = _video_queue.queue()
+    names = [entry.name for entry in entries]
+    assert len(set(names)) == len(names)
+    assert {name for entry in entries for name in entry.needs} <= set(names)
+    pairs = [entry for entry in entries if entry.kind == "together"]
+    assert len(pairs) == 6 and len({part for pair in pairs for part in pair.parts}) == 12
+
+
+def test_table_three_adds_up():
+    rows = [
+        row
+        for data in verdicts.published("tcl")["Table III"].values()
+        for row in data.values()
+        if "recalls" in row
+    ]
+    assert len(rows) == 10
+    for row in rows:
+        assert sum(row["recalls"]) == pytest.approx(row["rsum"], abs=0.05)
+
+
+def test_the_gains_of_the_paper_are_those_of_its_rows():
+    by_claim = {one.claim: one.theirs for one in videos.claims()}
+    assert by_claim["MSVD: TCL adds to DE"] == pytest.approx(204.3 - 183.3)
+    assert by_claim["MSR-VTT: TCL adds to DE"] == pytest.approx(167.5 - 148.6)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """Two pairs of one video; the right frame of the first is the left one of the second."""
+    folder = tmp_path / "all_concat" / "MSR-VTT-videoTestVideo_video7-shot2_0"
+    folder.mkdir(parents=True)
+    colours = {3: (250, 0, 0), 10: (0, 250, 0), 12: (0, 0, 250)}
+    for one, other in ((3, 10), (10, 12)):
+        both = Image.new("RGB", (64, 24))
+        both.paste(colours[one], (0, 0, 32, 24))
+        both.paste(colours[other], (32, 0, 64, 24))
+        both.save(folder / f"concat_img{one}_img{other}.jpg", quality=95)
+    asked = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], [*asked, "commit", "-qm", "pairs"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    return tmp_path
+
+
+def test_frames_are_distinct_in_the_order_of_time_and_cut_out_of_their_pairs(clone):
+    frames = _frame_pairs.listed_frames(clone)
+    assert list(frames) == ["video7"]
+    assert [frame.number for frame in frames["video7"]] == [3, 10, 12]
+    pictures = list(_frame_pairs.opened(clone, frames["video7"]))
+    assert [picture.size for picture in pictures] == [(32, 24)] * 3
+    strongest = [
+        max(range(3), key=picture.getpixel((16, 12)).__getitem__) for picture in pictures
+    ]
+    assert strongest == [0, 1, 2]
+
+
+def test_frames_are_spread_out_and_repeated_where_there_are_too_few(clone):
+    frames = _frame_pairs.listed_frames(clone)["video7"]
+    assert [one.number for one in _frame_pairs.spread_out(frames, 2)] == [3, 12]
+    assert [one.number for one in _frame_pairs.spread_out(frames[:2], 4)] == [3, 3, 10, 10]
