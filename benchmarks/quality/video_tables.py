@@ -73,6 +73,8 @@ class Queue:
         self.done: dict[str, Row] = {row["name"]: row for row in rows}
         self.left = [entry for entry in self.left if entry.name not in self.done]
         self.failed: set[str] = set()
+        self.again: set[str] = set()
+        """What was under way when a process died."""
         self.running: dict[Future[Row], Entry] = {}
 
     @property
@@ -87,14 +89,15 @@ class Queue:
             if not self.running or self.seconds > self.chosen.stop:
                 break
             finished, _ = wait(self.running, 1.0, FIRST_COMPLETED)
+            lost = {self.running[future] for future in finished}
             try:
                 for future in finished:
                     self.keep(self.running.pop(future), future)
             except BrokenProcessPool:
-                # a process that died takes the pool with it; its run is tried no more
-                self.failed |= {entry.name for entry in self.running.values()}
-                self.running.clear()
+                # a process that died takes the pool with it; what was under way goes on once
                 pool = ProcessPoolExecutor(self.chosen.jobs, context)
+                self.try_again(lost | {*self.running.values()})
+                self.running.clear()
         for process in multiprocessing.active_children():
             process.kill()
         pool.shutdown(wait=False, cancel_futures=True)
@@ -119,6 +122,12 @@ class Queue:
             if entry.kind == "together":
                 changes = tuple(self.done[entry.parts[0]]["changes"])
             self.running[pool.submit(do, entry, changes, self.chosen)] = entry
+
+    def try_again(self, entries: set[Entry]) -> None:
+        lost = [entry for entry in entries if entry.name not in {*self.done, *self.failed}]
+        self.failed |= {entry.name for entry in lost if entry.name in self.again}
+        self.left[:0] = [entry for entry in lost if entry.name not in self.again]
+        self.again |= {entry.name for entry in lost}
 
     def keep(self, entry: Entry, future: Future[Row]) -> None:
         row = future.result()
