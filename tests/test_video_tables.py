@@ -1,17 +1,13 @@
 """The tables of video retrieval: which runs they need, and where the frames come from."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from benchmarks.pages import verdicts, videos
-
-sys.path.append(str(Path(__file__).parent.parent / "benchmarks" / "quality"))
-import _frame_pairs
-import _video_queue
+from benchmarks.quality import _frame_pairs, _video_queue
 
 
 def rows_with(dev: dict[tuple[str, ...], float], recipe: str) -> dict[str, dict]:

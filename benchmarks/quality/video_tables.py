@@ -214,18 +214,19 @@ def tested(runs: Sequence[Path], chosen: argparse.Namespace) -> dict[str, Any]:
     from avow.data.captions import TokenTable
     from avow.metrics.video import video_recall
 
-    matrices = []
+    matrices, video_of = [], np.empty(0, np.int64)
     for run in runs:
         model = Model.from_pretrained(run).to(device(chosen))
         split = joined_split(model, "test")
         table = TokenTable.from_captions(model.tokeniser, split.captions)
         matrices += score_views(model.views, split, table, model.device)
+        video_of = split.image_of
     if len(matrices) == 1:
-        return {"model": video_recall(matrices[0], split.image_of).to_dict()}
+        return {"model": video_recall(matrices[0], video_of).to_dict()}
     names = ["image view", "text view"] if len(runs) == 1 else []
     pairs = zip(names, matrices[: len(names)], strict=True)
-    sides = {n: video_recall(m, split.image_of).to_dict() for n, m in pairs}
-    together = video_recall(np.mean(matrices, 0), split.image_of).to_dict()
+    sides = {name: video_recall(scores, video_of).to_dict() for name, scores in pairs}
+    together = video_recall(np.mean(matrices, 0), video_of).to_dict()
     return {**sides, ("both views" if names else "together"): together}
 
 
