@@ -34,7 +34,7 @@ NAME, FILE = "video_tables", "papers/videos"
 def main() -> None:
     chosen = arguments()
     if chosen.merge:
-        merge([json.loads(line) for line in chosen.merge.read_text().splitlines()])
+        merge([json.loads(line) for line in chosen.merge.read_text().splitlines()], chosen.note)
         return
     entries = queue(chosen.only)
     if chosen.list:
@@ -49,6 +49,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--list", action="store_true", help="name all entries, do nothing")
     parser.add_argument("--merge", type=Path, help="a file of lines, into the results")
+    parser.add_argument("--note", default="", help="with --merge: what to record beside it")
     parser.add_argument("--only", nargs="+", default=[], help="parts of names")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
     parser.add_argument("--runs", type=Path, default=Path("runs/video_tables"))
@@ -256,13 +257,13 @@ def device(chosen: argparse.Namespace) -> str:
 # --- afterwards ----------------------------------------------------------------------------
 
 
-def merge(rows: list[Row]) -> None:
+def merge(rows: list[Row], note: str) -> None:
     """Every run, and the mean and spread of rSum over the seeds of each recipe."""
     from _report import RESULTS
 
     path = RESULTS / f"{FILE}.json"
-    older = json.loads(path.read_text())["runs"] if path.is_file() else []
-    known = {row["name"]: row for row in [*older, *rows] if row["kind"] != "teacher"}
+    older = json.loads(path.read_text()) if path.is_file() else {"runs": [], "note": ""}
+    known = {row["name"]: row for row in [*older["runs"], *rows] if row["kind"] != "teacher"}
     runs = [known[name] for name in sorted(known)]
     summary: dict[str, dict[str, Any]] = {}
     for row in runs:
@@ -276,7 +277,8 @@ def merge(rows: list[Row]) -> None:
             several = len(side["values"]) > 1
             side["rsum"] = round(statistics.mean(side["values"]), 2)
             side["spread"] = round(statistics.stdev(side["values"]), 2) if several else None
-    content = {"machine": runs[0]["machine"], "summary": summary, "runs": runs}
+    told = " ".join(filter(None, [older["note"], note]))
+    content = {"machine": runs[0]["machine"], "note": told, "summary": summary, "runs": runs}
     path.write_text(json.dumps(content, indent=1) + "\n")
     print(f"wrote {path}")
 
