@@ -32,7 +32,7 @@ NAME, FILE = "video_tables", "papers/videos"
 def main() -> None:
     chosen = arguments()
     if chosen.merge:
-        merge([json.loads(line) for line in chosen.merge.read_text().splitlines()])
+        merge([json.loads(line) for line in chosen.merge.read_text().splitlines()], chosen.note)
         return
     entries = queue(chosen.only)
     if chosen.list:
@@ -47,6 +47,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--list", action="store_true", help="name all entries, do nothing")
     parser.add_argument("--merge", type=Path, help="a file of lines, into the results")
+    parser.add_argument("--note", default="", help="with --merge: what to record beside it")
     parser.add_argument("--only", nargs="+", default=[], help="parts of names")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
     parser.add_argument("--runs", type=Path, default=Path("runs/video_tables"))
@@ -71,6 +72,8 @@ class Queue:
         self.done: dict[str, Row] = {row["name"]: row for row in rows}
         self.left = [entry for entry in self.left if entry.name not in self.done]
         self.failed: set[str] = set()
+        self.again: set[str] = set()
+        """What was under way when a process died."""
         self.running: dict[Future[Row], Entry] = {}
 
     @property
@@ -85,14 +88,15 @@ class Queue:
             if not self.running or self.seconds > self.chosen.stop:
                 break
             finished, _ = wait(self.running, 1.0, FIRST_COMPLETED)
+            lost = {self.running[future] for future in finished}
             try:
                 for future in finished:
                     self.keep(self.running.pop(future), future)
             except BrokenProcessPool:
-                # a process that died takes the pool with it; its run is tried no more
-                self.failed |= {entry.name for entry in self.running.values()}
-                self.running.clear()
+                # a process that died takes the pool with it; what was under way goes on once
                 pool = ProcessPoolExecutor(self.chosen.jobs, context)
+                self.try_again(lost | {*self.running.values()})
+                self.running.clear()
         for process in multiprocessing.active_children():
             process.kill()
         pool.shutdown(wait=False, cancel_futures=True)
@@ -117,6 +121,12 @@ class Queue:
             if entry.kind == "together":
                 changes = tuple(self.done[entry.parts[0]]["changes"])
             self.running[pool.submit(do, entry, changes, self.chosen)] = entry
+
+    def try_again(self, entries: set[Entry]) -> None:
+        lost = [entry for entry in entries if entry.name not in {*self.done, *self.failed}]
+        self.failed |= {entry.name for entry in lost if entry.name in self.again}
+        self.left[:0] = [entry for entry in lost if entry.name not in self.again]
+        self.again |= {entry.name for entry in lost}
 
     def keep(self, entry: Entry, future: Future[Row]) -> None:
         row = future.result()
@@ -203,18 +213,19 @@ def tested(runs: Sequence[Path], chosen: argparse.Namespace) -> dict[str, Any]:
     from avow.data.captions import TokenTable
     from avow.metrics.video import video_recall
 
-    matrices = []
+    matrices, video_of = [], np.empty(0, np.int64)
     for run in runs:
         model = Model.from_pretrained(run).to(device(chosen))
         split = joined_split(model, "test")
         table = TokenTable.from_captions(model.tokeniser, split.captions)
         matrices += score_views(model.views, split, table, model.device)
+        video_of = split.image_of
     if len(matrices) == 1:
-        return {"model": video_recall(matrices[0], split.image_of).to_dict()}
+        return {"model": video_recall(matrices[0], video_of).to_dict()}
     names = ["image view", "text view"] if len(runs) == 1 else []
     pairs = zip(names, matrices[: len(names)], strict=True)
-    sides = {n: video_recall(m, split.image_of).to_dict() for n, m in pairs}
-    together = video_recall(np.mean(matrices, 0), split.image_of).to_dict()
+    sides = {name: video_recall(scores, video_of).to_dict() for name, scores in pairs}
+    together = video_recall(np.mean(matrices, 0), video_of).to_dict()
     return {**sides, ("both views" if names else "together"): together}
 
 
@@ -244,13 +255,13 @@ def device(chosen: argparse.Namespace) -> str:
 # --- afterwards ----------------------------------------------------------------------------
 
 
-def merge(rows: list[Row]) -> None:
+def merge(rows: list[Row], note: str) -> None:
     """Every run, and the mean and spread of rSum over the seeds of each recipe."""
     from benchmarks._report import RESULTS
 
     path = RESULTS / f"{FILE}.json"
-    older = json.loads(path.read_text())["runs"] if path.is_file() else []
-    known = {row["name"]: row for row in [*older, *rows] if row["kind"] != "teacher"}
+    older = json.loads(path.read_text()) if path.is_file() else {"runs": [], "note": ""}
+    known = {row["name"]: row for row in [*older["runs"], *rows] if row["kind"] != "teacher"}
     runs = [known[name] for name in sorted(known)]
     summary: dict[str, dict[str, Any]] = {}
     for row in runs:
@@ -264,7 +275,8 @@ def merge(rows: list[Row]) -> None:
             several = len(side["values"]) > 1
             side["rsum"] = round(statistics.mean(side["values"]), 2)
             side["spread"] = round(statistics.stdev(side["values"]), 2) if several else None
-    content = {"machine": runs[0]["machine"], "summary": summary, "runs": runs}
+    told = " ".join(filter(None, [older["note"], note]))
+    content = {"machine": runs[0]["machine"], "note": told, "summary": summary, "runs": runs}
     path.write_text(json.dumps(content, indent=1) + "\n")
     print(f"wrote {path}")
 
