@@ -28,7 +28,7 @@ class Decoder:
         self._errors_in_a_row = 0
         for other in container.streams:
             if other.index != stream.index:
-                other.discard = "all"  # type: ignore[assignment]  # PyAV takes the name
+                other.discard = pyav().stream.Discard.all  # not even read, where possible
 
     @property
     def frame_seconds(self) -> float:

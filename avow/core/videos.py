@@ -207,7 +207,7 @@ def _chosen_keyframes(
     if len(keyframes) < 2 or end is None:
         return None
     chosen = [keyframes[0]]
-    for time, later in pairwise([*keyframes, math.inf]):
+    for time, later in pairwise([*keyframes, end]):
         target = chosen[-1] + every
         if time > chosen[-1] and abs(time - target) <= later - target:
             chosen.append(time)
