@@ -209,8 +209,10 @@ def _border(
         middle = (log.times[before + 1] + light) / 2
         return (dark, light) if light - dark > _LONGEST_GAP else (middle, middle)
     if _jumped(log, settings)[after]:
-        return (log.changes[after][1],) * 2
-    return (_crossing(np.array(log.times)[rows], units, border),) * 2
+        moment = log.changes[after][1]
+    else:
+        moment = _crossing(np.array(log.times)[rows], units, border)
+    return moment, moment
 
 
 def _crossing(times: np.ndarray, units: np.ndarray, border: int) -> float:
