@@ -34,9 +34,9 @@ class ShotSettings:
 
     longest: float = 30.0
     """Seconds of one segment; a longer shot is divided, so that its parts can be told apart."""
-    border: float = 0.5
+    border: float = 1.0
     """Price of a border, in variance: of unit vectors, summed over the frames of a segment."""
-    jump_discount: float = 0.5
+    jump_discount: float = 0.4
     """The price is multiplied by this where the picture jumped."""
     keyframe_discount: float = 0.8
     """And by this where a keyframe stands that does not follow a fixed distance."""

@@ -10,7 +10,7 @@ chosen with `--split dev`; the test split is measured with what `avow.core.shots
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,20 @@ from tqdm import tqdm
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 from _lab import Lab  # noqa: E402
 from _made_videos import STYLES, Plan, make, plan  # noqa: E402
+from _moments import Moment, Span, borders, grown, recalls, window  # noqa: E402
 
 from avow.core import videos  # noqa: E402
 from avow.core.places import avow_home  # noqa: E402
-from avow.core.shots import FrameLog  # noqa: E402
+from avow.core.shots import FrameLog, Segment, ShotSettings, pooled, segments  # noqa: E402
 from avow.data.opening import open_dataset  # noqa: E402
 
-SHOTS, SEED, AT_ONCE = 8, 21, 8
-VIDEOS = {"dev": 8, "test": 24}
+SHOTS, AT_ONCE = 8, 8
+SEEDS = {"dev": 21, "test": 22}
+FIRST = {"dev": 0, "test": 500}
+"""Numbers of the first videos: no two are drawn alike."""
+VIDEOS = {"dev": 8, "test": 16}
 """Of every dataset."""
+VIEWS = 2
 DATASETS = ("flickr8k", "coco")
 
 
@@ -52,10 +57,12 @@ def all_videos(lab: Lab, split_name: str, cache: Path) -> list[Seen]:
     for name in DATASETS:
         split = open_dataset(name).splits[split_name]
         files = list(split.files or ())
-        rng = np.random.default_rng([SEED, len(files)])
+        rng = np.random.default_rng([SEEDS[split_name], len(files)])
         drawn = rng.permutation(len(files))[: SHOTS * VIDEOS[split_name]].reshape(-1, SHOTS)
         for number, photographs in enumerate(tqdm(drawn, desc=name)):
-            planned = plan(1000 * len(files) + number, STYLES[number % len(STYLES)], photographs)
+            style = STYLES[number % len(STYLES)]
+            seed = 1000 * len(files) + FIRST[split_name] + number
+            planned = plan(f"{name} {split_name}", seed, style, photographs)
             captions = [
                 [split.captions[row] for row in np.flatnonzero(split.image_of == one)]
                 for one in photographs
@@ -88,9 +95,7 @@ def look(
     return Seen(planned, log, vectors, told["keyframes"], captions, told["damaged"])
 
 
-def encoded(
-    lab: Lab, video: Path, keyframes: list[float]
-) -> tuple[FrameLog, np.ndarray, int]:
+def encoded(lab: Lab, video: Path, keyframes: list[float]) -> tuple[FrameLog, np.ndarray, int]:
     log, waiting, vectors = FrameLog(), list[np.ndarray](), list[np.ndarray]()
     with videos.frames(video, keyframes=keyframes) as frames:
         for frame in frames:
@@ -104,12 +109,80 @@ def encoded(
     return log, np.concatenate(vectors), frames.damaged
 
 
+def truths_of(seen: Sequence[Seen]) -> tuple[list[str], list[Moment]]:
+    """Every caption, and when its photograph is shown."""
+    captions, truths = list[str](), list[Moment]()
+    for number, one in enumerate(seen):
+        for shot, said in zip(one.plan.shots, one.captions, strict=True):
+            captions += said
+            truths += [Moment(number, (shot.start, shot.end))] * len(said)
+    return captions, truths
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Captions against every frame."""
+
+    seen: list[Seen]
+    queries: np.ndarray
+    truths: list[Moment]
+
+    def by_segments(self, settings: ShotSettings) -> tuple[list[Moment], list[list[Segment]]]:
+        """The first answer is the segment whose vector is nearest."""
+        parts = [segments(one.log, one.vectors, one.keyframes, settings) for one in self.seen]
+        vectors = np.concatenate([
+            pooled(one.vectors, some, one.log, VIEWS)
+            for one, some in zip(self.seen, parts, strict=True)
+        ])  # fmt: skip
+        moments = [
+            Moment(number, (part.start, part.end))
+            for number, some in enumerate(parts)
+            for part in some
+        ]
+        return [moments[row] for row in (self.queries @ vectors.T).argmax(1)], parts
+
+    def by_frames(self, span: Callable[[Seen, np.ndarray, int], Span]) -> list[Moment]:
+        """The first answer is made around the frame that is nearest."""
+        vectors = np.concatenate([one.vectors for one in self.seen])
+        owner = np.repeat(np.arange(len(self.seen)), [len(one.log) for one in self.seen])
+        first = np.searchsorted(owner, np.arange(len(self.seen)))
+        answers = list[Moment]()
+        for scores in self.queries @ vectors.T:
+            best = int(scores.argmax())
+            video = int(owner[best])
+            own = scores[owner == video]
+            answers.append(Moment(video, span(self.seen[video], own, best - int(first[video]))))
+        return answers
+
+
+def frame_alone(one: Seen, scores: np.ndarray, best: int) -> Span:
+    return one.log.times[best], one.log.ends[best]
+
+
+def frame_window(length: float) -> Callable[[Seen, np.ndarray, int], Span]:
+    return lambda one, _, best: window(
+        np.array(one.log.times), np.array(one.log.ends), best, length
+    )
+
+
+def frame_grown(share: float) -> Callable[[Seen, np.ndarray, int], Span]:
+    return lambda one, scores, best: grown(
+        np.array(one.log.times), np.array(one.log.ends), scores, best, share
+    )
+
+
+def asked(lab: Lab, seen: list[Seen]) -> Asked:
+    captions, truths = truths_of(seen)
+    return Asked(seen, lab.texts(captions), truths)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cache", type=Path, default=avow_home() / "benchmarks" / "videos")
     parser.add_argument("--split", choices=("dev", "test"), default="test")
     chosen = parser.parse_args()
-    seen = all_videos(Lab(chosen.cache), chosen.split, chosen.cache)
+    lab = Lab(chosen.cache)
+    seen = all_videos(lab, chosen.split, chosen.cache)
     print(len(seen))
 
 
