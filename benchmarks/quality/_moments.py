@@ -1,7 +1,8 @@
-"""How well moments were found: overlap with the truth, borders, and plain ways to compare with."""
+"""How well moments were found: overlap with the truth, borders, and plainer ways."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from _made_videos import Plan
@@ -54,7 +55,7 @@ def borders(plans: Sequence[Plan], found: Sequence[Sequence[Segment]]) -> dict[s
     hits: dict[str, list[float]] = {"cut": [], "fade": [], "black": []}
     placed = spurious = 0
     for plan, segments in zip(plans, found, strict=True):
-        free = [(before.end + after.start) / 2 for before, after in zip(segments, segments[1:])]
+        free = [(before.end + after.start) / 2 for before, after in pairwise(segments)]
         placed += len(free)
         for shot in plan.shots[1:]:
             near = min(free, key=lambda time: abs(time - shot.start), default=None)
