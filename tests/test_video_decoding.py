@@ -170,6 +170,28 @@ def test_damaged_bytes(tmp_path: Path):
     assert frames.damaged > 0
 
 
+@pytest.mark.parametrize(
+    ("codec", "suffix"),
+    [("libx264", ".mp4"), ("mpeg4", ".avi"), ("libx264", ".mkv"), ("libvpx-vp9", ".webm")],
+)
+def test_changed_bytes_anywhere_raise_only_errors_of_our_own(tmp_path: Path, codec, suffix):
+    """The long form is `benchmarks/speed/video_decoding.py damage`."""
+    path = write(tmp_path / f"a{suffix}", TIMES[:40], codec)
+    data, rng, read = path.read_bytes(), np.random.default_rng(7), 0
+    for number in range(10):
+        changed = bytearray(data)
+        for place in rng.integers(0, min(len(data), 10 ** (2 + number % 4)), 1 + number):
+            changed[place] = int(rng.integers(256))
+        path.write_bytes(changed)
+        for look in (videos.probe, sampled, videos.keyframe_times):
+            try:
+                look(path)
+                read += 1
+            except AvowError as error:
+                assert str(path) in str(error)
+    assert 0 < read < 30
+
+
 @pytest.mark.parametrize("suffix", [".mkv", ".avi"])
 def test_truncated_where_the_container_can_be_read_from_its_start(tmp_path: Path, suffix: str):
     path = write(tmp_path / f"a{suffix}", TIMES, "mpeg4", options={"g": "12"})
