@@ -5,13 +5,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 from tiny_videos import RATE, add_sound, av, corner, grey, level, shown, write, write_with_sound
 
-from avow.core import clips, video_files, videos
+from avow.core import clips, video_files, video_pixels, videos
 from avow.core.errors import AvowError, BadQuery, MissingExtra, UnreadableVideo
 
 EXPECTED = "Expected an MP4, MOV, MKV, WebM or AVI file with pictures; check the file."
@@ -135,6 +136,23 @@ def test_rotation(tmp_path: Path, degrees: int, mirrored: bool):
     info = videos.probe(path)
     assert (info.width, info.height) == (64, 48)
     assert info.rotation == -degrees % 360
+
+
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+def test_rotation_beside_data_that_pyav_does_not_know(tmp_path: Path, degrees: int):
+    """PyAV raises ValueError for all side data of a frame if it does not know one of them."""
+
+    class Unknown:
+        def get(self, key: str) -> None:
+            raise ValueError("99 is not a valid Type")
+
+    path = write(
+        tmp_path / "a.mp4", TIMES[:5], prepare=lambda one: one.set_display_rotation(degrees)
+    )
+    with av.open(str(path)) as container:
+        frame = next(container.decode(video=0))
+    strange = SimpleNamespace(side_data=Unknown(), rotation=frame.rotation)
+    assert video_pixels.orientation(strange) == video_pixels.orientation(frame)
 
 
 def test_variable_rate(tmp_path: Path):
