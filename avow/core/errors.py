@@ -5,6 +5,7 @@
   x BadRecipe       - a recipe asks for something that cannot be built
     x CodeNotAllowed - a file names a Python module outside Avow, which was not allowed
   x BadData         - a dataset is missing a file, or its parts do not fit together
+    x UnreadableVideo - a video that cannot be opened, decoded or cut
   x BadFeatures     - features are broken, of the wrong width, or of another backbone
   x WrongCheckpoint - the folder was made by another method, vocabulary or version
   x WrongTrust      - a trust was fitted for another model, gallery or kind of query
@@ -66,6 +67,17 @@ class CodeNotAllowed(BadRecipe):
 
 class BadData(AvowError):
     """A dataset cannot be read as what it claims to be."""
+
+
+class UnreadableVideo(BadData):
+    """A video that cannot be opened, decoded or cut.
+
+    why: the cause alone, to stand in brackets or after a colon.
+    """
+
+    def __init__(self, message: str, why: str):
+        super().__init__(message)
+        self.why = why
 
 
 class BadFeatures(AvowError):

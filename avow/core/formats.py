@@ -1,7 +1,8 @@
-"""Which picture formats Avow reads: the one table that every reader, scan and page uses.
+"""Which formats of pictures and videos Avow reads: the one table for readers, scans and pages.
 
 To support another format, add a row to `FORMATS`. This module imports nothing heavy, so
-that a scan of unchanged folders stays quick; `avow.core.photographs` does the decoding.
+that a scan of unchanged folders stays quick; `avow.core.photographs` decodes pictures,
+`avow.core.videos` videos.
 """
 
 import importlib
@@ -56,6 +57,15 @@ FORMATS: tuple[Format, ...] = (
         signature=r"(?s)....ftyp(?:hei[cmsx]|hev[cmsx]|mif1|msf1)",
     ),
 )
+
+VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi")
+ANIMATION_SUFFIXES = (".gif", ".webp")
+"""Pictures that may move; `avow.core.videos.is_animated` tells of one file."""
+
+
+def is_video(suffix: str) -> bool:
+    """Whether files with this suffix (lower case, with its dot) are read as videos."""
+    return suffix in VIDEO_SUFFIXES
 
 
 def is_picture(suffix: str) -> bool:
