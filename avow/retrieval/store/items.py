@@ -12,6 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from avow.core.moments import Moment
 from avow.core.searching import LONGEST_TEXT
 from avow.retrieval.store.indexed_folders import outside
 from avow.retrieval.store.row_checksums import damaged, intact, is_sealed, seal_tags
@@ -22,7 +23,7 @@ TAG_LETTERS = 200
 
 @dataclass(frozen=True)
 class Item:
-    """A photograph or a text of an index."""
+    """A photograph, a moment of a video or a text of an index."""
 
     id: int
     kind: str
@@ -40,6 +41,11 @@ class Item:
     same_as: int | None
     tags_total: int = 0
     """How many there are."""
+
+    @property
+    def moment(self) -> Moment | None:
+        """When it is shown in its video; None for pictures and texts."""
+        return Moment.parse(self.part) if self.kind == "video" else None
 
 
 def read_items(link: sqlite3.Connection, ids: list[int], index: Path) -> dict[int, Item]:

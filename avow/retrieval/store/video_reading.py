@@ -87,8 +87,8 @@ def _read(
     duration = max(frames.last - first, info.duration or 0.0)
     fresh: dict[str, Fresh] = {}
     for segment, vector in zip(parts, shots.pooled(vectors, parts), strict=True):
-        times = (max(time, 0.0) for time in (segment.start, segment.end, segment.key))
-        part = Moment(*times, duration).part
+        start, end, key = (max(t, 0.0) for t in (segment.start, segment.end, segment.key))
+        part = Moment(start, end, key, duration).part
         look = frames.looks[_nearest(frames.times, segment.key)]
         size = (info.width, info.height)
         fresh[part] = Fresh(part, "video", content, None, *size, None, look, vector=vector)
