@@ -28,7 +28,7 @@ class Decoder:
         self._errors_in_a_row = 0
         for other in container.streams:
             if other.index != stream.index:
-                other.discard = "all"  # type: ignore[assignment]  # PyAV takes the name
+                other.discard = pyav().stream.Discard.all  # not even read, where possible
 
     @property
     def frame_seconds(self) -> float:
@@ -42,9 +42,11 @@ class Decoder:
         start, length = self.stream.start_time, self.stream.duration
         if length is not None and self.stream.time_base is not None:
             return float(((start or 0) + length) * self.stream.time_base)
-        if self.container.duration is not None:
-            return (max(self.container.start_time or 0, 0) + self.container.duration) / 1e6
-        return None
+        if self.container.duration is None:
+            return None
+        start, length = max(self.container.start_time or 0, 0), self.container.duration
+        from_zero = self.container.format.name.startswith("matroska") and length > start
+        return (length if from_zero else start + length) / 1e6
 
     def prepare(
         self, threads: int, skip: str = "DEFAULT", keyframes_only: bool = False

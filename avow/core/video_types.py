@@ -46,6 +46,7 @@ class Frame:
     """The largest change of brightness from one decoded frame to the next since the frame
     before this one, from 0 to 1: a cut inside the step shows here."""
     change_time: float = 0.0
-    """When that change happened: the time of the frame after it."""
+    """When that change happened: the time of the frame after it, or the middle between both
+    frames where they are far apart."""
     motion: float = 0.0
     """The median change in the step: what movement alone does here."""

@@ -10,10 +10,12 @@ may come late. Animated GIF and WebP are read by Pillow (`avow.core.animations`)
 by PyAV; `avow.core.clips` cuts. What cannot be read raises `UnreadableVideo`.
 """
 
+import bisect
 import math
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +45,8 @@ __all__ = [
 
 SMALLEST_STEP = 0.01
 _FRAMES_PER_STEP = 12  # encoders write a frame that others refer to at least this often
+_LATEST = 1.35  # steps between two keyframes that are chosen
+_FAR = 0.2  # seconds between two decoded frames
 _SLACK = 0.002  # seconds: times are rounded to the clock of the container
 
 
@@ -166,7 +170,8 @@ class Frames(Iterator[Frame]):
             keyframes = video_decoder.keyframe_times(self.path)
         with opened(self.path) as (container, stream):
             decoder = Decoder(container, stream)
-            self.keyframes_only = _close_enough(keyframes or [], every, decoder.end)
+            wanted = _chosen_keyframes(keyframes or [], every, decoder.end)
+            self.keyframes_only = wanted is not None
             skip = "DEFAULT"
             if self.keyframes_only:
                 skip = "NONINTRA"
@@ -174,7 +179,7 @@ class Frames(Iterator[Frame]):
                 skip = "NONREF"
             decoder.prepare(threads, skip, self.keyframes_only)
             decoder.seek(span[0])
-            for frame in _Sampler(decoder, every, span, edge).frames():
+            for frame in _Sampler(decoder, every, span, edge, wanted).frames():
                 self.damaged = decoder.damaged
                 yield frame
             self.damaged = decoder.damaged
@@ -195,12 +200,19 @@ class Frames(Iterator[Frame]):
         closing(self._frames).__exit__()
 
 
-def _close_enough(keyframes: list[float], every: float, end: float | None) -> bool:
-    """Whether every step has a keyframe of its own, to the end of the video."""
+def _chosen_keyframes(
+    keyframes: list[float], every: float, end: float | None
+) -> list[float] | None:
+    """Keyframes about `every` seconds apart; None where there are not enough of them."""
     if len(keyframes) < 2 or end is None:
-        return False
-    gaps = np.diff([*keyframes, end])
-    return bool(gaps.max() <= every * 1.02 + _SLACK)
+        return None
+    chosen = [keyframes[0]]
+    for time, later in pairwise([*keyframes, end]):
+        target = chosen[-1] + every
+        if time > chosen[-1] and abs(time - target) <= later - target:
+            chosen.append(time)
+    gaps = np.diff([*chosen, max(end, chosen[-1])])
+    return chosen if gaps.max() <= every * _LATEST else None
 
 
 @dataclass
@@ -211,7 +223,9 @@ class _Sampler:
     every: float
     span: tuple[float, float]
     edge: int
-    _last: np.ndarray | None = None
+    wanted: list[float] | None = None
+    """Times of the frames to choose; None: the first of every step."""
+    _last: tuple[float, np.ndarray] | None = None
     _changes: list[tuple[float, float]] = field(default_factory=list)
 
     def frames(self) -> Iterator[Frame]:
@@ -249,12 +263,17 @@ class _Sampler:
             if time + _SLACK < following:
                 continue
             origin = time if math.isinf(origin) else origin
-            following = origin + self.every * (
-                math.floor((time + _SLACK - origin) / self.every) + 1
-            )
+            following = self._following(time, origin)
             yield time, frame
         if before is not None and start <= before[0] + self.decoder.frame_seconds + _SLACK:
             yield before
+
+    def _following(self, time: float, origin: float) -> float:
+        """From when on the next frame is taken; steps do not drift."""
+        if self.wanted is not None:
+            later = bisect.bisect_right(self.wanted, time + _SLACK)
+            return self.wanted[later] if later < len(self.wanted) else math.inf
+        return origin + self.every * (math.floor((time + _SLACK - origin) / self.every) + 1)
 
     def convert(self, time: float, frame: "VideoFrame") -> Frame:
         """Pixels and changes; its end is not known yet."""
@@ -268,5 +287,8 @@ class _Sampler:
     def _compare(self, time: float, frame: "VideoFrame") -> None:
         blocks = video_pixels.brightness(frame)
         if self._last is not None:
-            self._changes.append((float(np.abs(blocks - self._last).mean()), time))
-        self._last = blocks
+            before, last = self._last
+            far = time - before > _FAR  # what happened when is not known: take the middle
+            moment = (before + time) / 2 if far else time
+            self._changes.append((float(np.abs(blocks - last).mean()), moment))
+        self._last = time, blocks
