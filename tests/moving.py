@@ -1,4 +1,4 @@
-"""Small real videos, encoded by PyAV: one colour after another, each for some seconds."""
+"""Small real videos, encoded by PyAV: stripes in one colour after another."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +23,7 @@ def write_video(
     """scenes: colours and seconds, in order."""
     av = pytest.importorskip("av")
     rng = np.random.default_rng(0)
+    stripes = np.where(np.arange(size[0]) % 8 < 4, 1.0, 0.6)[None, :, None]
     name = codec or _CODECS.get(path.suffix, "libx264")
     with av.open(str(path), "w") as container:
         stream = container.add_stream(name, rate=RATE)
@@ -34,7 +35,7 @@ def write_video(
         for colour, seconds in scenes:
             rgb = np.array(COLOURS.get(colour, colour))
             for _ in range(round(seconds * RATE)):
-                pixels = rgb + rng.integers(-noise, noise + 1, (size[1], size[0], 3))
+                pixels = stripes * rgb + rng.integers(-noise, noise + 1, (size[1], size[0], 3))
                 frame = av.VideoFrame.from_ndarray(pixels.clip(0, 255).astype(np.uint8))
                 frame.pts, frame.time_base = count, Fraction(1, RATE)
                 count += 1

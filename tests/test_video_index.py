@@ -95,8 +95,8 @@ def test_more_frames_a_second_look_at_more_frames(place: Path):
     once, twice = ColourEncoder(), ColourEncoder()
     run(place, once)
     run(place, twice, rebuild=True, fps=2.0)
-    assert once.photographs == pytest.approx(13 + 2, abs=1)
-    assert twice.photographs == pytest.approx(26 + 2, abs=1)
+    assert 13 + 2 <= once.photographs <= 20
+    assert 26 + 2 <= twice.photographs <= 33
     assert moments(place)["holiday.mp4"][-1].end == pytest.approx(13, abs=0.2)
     assert inspect_index(place.parent / "index") == []
 

@@ -43,7 +43,7 @@ def clip_vector(path: Path, encoder: Encoder) -> Float32[np.ndarray, " dim"]:
             "that can be decoded; choose another one."
         ) from error
     vectors = [segment.vector for segment in segments if segment.vector is not None]
-    return np.mean(np.stack(vectors), 0, np.float32)
+    return np.stack(vectors).mean(0).astype(np.float32)
 
 
 def cut_best(result: SearchResult, out: Path) -> Clip:

@@ -86,7 +86,8 @@ def _read(
     first = min(frames.times[0], parts[0].start)
     duration = max(frames.last - first, info.duration or 0.0)
     fresh: dict[str, Fresh] = {}
-    for segment, vector in zip(parts, shots.pooled(vectors, parts), strict=True):
+    pooled = shots.pooled(vectors, parts, frames.log, encoder.views)
+    for segment, vector in zip(parts, pooled, strict=True):
         start, end, key = (max(t, 0.0) for t in (segment.start, segment.end, segment.key))
         part = Moment(start, end, key, duration).part
         look = frames.looks[_nearest(frames.times, segment.key)]
