@@ -87,6 +87,23 @@ def _item(row: tuple[Any, ...], tags: list[str]) -> Item:
     )
 
 
+def read_segments(link: sqlite3.Connection, number: int) -> list[int]:
+    """The live segments of the video that an item is of, in order of time."""
+    rows = link.execute(
+        "SELECT id, part FROM items WHERE gone = 0 AND kind = 'video' AND file = "
+        "(SELECT file FROM items WHERE id = ? AND kind = 'video')",
+        [number],
+    )
+    times = {row[0]: moment.start for row in rows if (moment := Moment.parse(row[1]))}
+    return sorted(times, key=lambda item: (times[item], item))
+
+
+def count_videos(link: sqlite3.Connection) -> tuple[int, int]:
+    """Files of videos, and segments of them."""
+    query = "SELECT count(DISTINCT file), count(*) FROM items WHERE kind = 'video' AND gone = 0"
+    return link.execute(query).fetchone()
+
+
 class ItemCheck:
     """All items verified for a filter: once, and after that what was added."""
 
