@@ -1,7 +1,7 @@
 """Animated GIF and WebP as videos, read by Pillow: frames, times and limits."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +33,9 @@ def probe(path: Path) -> VideoInfo:
     return VideoInfo(ends[-1], 0.0, size[0], size[1], 0, kind, kind, rate, False, 1)
 
 
-def frames(path: Path, every: float, span: tuple[float, float], edge: int) -> Iterator[Frame]:
+def frames(
+    path: Path, every: float, span: tuple[float, float], edge: int
+) -> Generator[Frame, None, None]:
     """As `avow.core.videos.frames`."""
     start, stop = span
     held = last = None

@@ -133,7 +133,8 @@ class _Copier:
         return None if self.first is None else (self.first, max(self.last, self.first))
 
     def _take(self, packet: "Packet[Any]") -> None:
-        time = float((packet.dts if packet.pts is None else packet.pts) * packet.time_base)
+        moment = packet.dts if packet.pts is None else packet.pts
+        time = float((moment or 0) * packet.time_base)
         if packet.stream_index == self.pictures:
             if self.first is None:
                 if not packet.is_keyframe:
@@ -147,7 +148,7 @@ class _Copier:
     def _write(self, packet: "Packet[Any]") -> None:
         assert self.first is not None
         shift = round(self.first / packet.time_base)
-        packet.dts -= shift
+        packet.dts = None if packet.dts is None else packet.dts - shift
         packet.pts = None if packet.pts is None else packet.pts - shift
         packet.stream = self.copies[packet.stream_index]
         self.writer.mux_one(packet)

@@ -34,9 +34,9 @@ class ShotSettings:
 
     longest: float = 30.0
     """Seconds of one segment; a longer shot is divided, so that its parts can be told apart."""
-    border: float = 0.5
+    border: float = 1.0
     """Price of a border, in variance: of unit vectors, summed over the frames of a segment."""
-    jump_discount: float = 0.5
+    jump_discount: float = 0.4
     """The price is multiplied by this where the picture jumped."""
     keyframe_discount: float = 0.8
     """And by this where a keyframe stands that does not follow a fixed distance."""
@@ -209,8 +209,10 @@ def _border(
         middle = (log.times[before + 1] + light) / 2
         return (dark, light) if light - dark > _LONGEST_GAP else (middle, middle)
     if _jumped(log, settings)[after]:
-        return (log.changes[after][1],) * 2
-    return (_crossing(np.array(log.times)[rows], units, border),) * 2
+        moment = log.changes[after][1]
+    else:
+        moment = _crossing(np.array(log.times)[rows], units, border)
+    return moment, moment
 
 
 def _crossing(times: np.ndarray, units: np.ndarray, border: int) -> float:

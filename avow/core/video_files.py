@@ -128,9 +128,10 @@ def _check_limits(path: Path, container: "InputContainer", stream: "VideoStream"
     if width * height > LARGEST_FRAME:
         why = f"its frames have {width} x {height} pixels; {LARGEST_FRAME} pixels at most"
         raise unreadable(path, why)
-    if (container.duration or 0) / 1_000_000 > LONGEST:
-        hours = container.duration / 3_600_000_000
-        raise unreadable(path, f"it lasts {hours:.0f} hours; {LONGEST / 3600:.0f} at most")
+    seconds = (container.duration or 0) / 1_000_000
+    if seconds > LONGEST:
+        why = f"it lasts {seconds / 3600:.0f} hours; {LONGEST / 3600:.0f} at most"
+        raise unreadable(path, why)
 
 
 def _cause(error: Exception) -> str:

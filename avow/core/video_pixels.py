@@ -41,10 +41,10 @@ class Turn:
 
 def orientation(frame: "VideoFrame") -> Turn:
     """From the display matrix: decoded (x, y) is shown at (a x + c y, b x + d y)."""
-    data = next((one for one in frame.side_data if one.type.name == "DISPLAYMATRIX"), None)
+    data: Any = frame.side_data.get("DISPLAYMATRIX")
     if data is None:
         return Turn()
-    a, b, _, c, d = np.frombuffer(bytes(data)[:20], np.int32)  # type: ignore[arg-type]
+    a, b, _, c, d = np.frombuffer(bytes(data)[:20], np.int32)
     if abs(int(b)) > abs(int(a)):
         return Turn(True, bool(c < 0), bool(b < 0))
     return Turn(False, bool(a < 0), bool(d < 0))
@@ -97,7 +97,7 @@ def _points(frame: "VideoFrame") -> np.ndarray | None:
         or layout.is_big_endian != (sys.byteorder == "big")
     ):
         return None
-    plane = frame.planes[0]
+    plane: Any = frame.planes[0]
     kind = np.uint8 if first.bits <= 8 else np.uint16
     values = np.frombuffer(plane, kind).reshape(plane.height, -1)
     rows = (np.arange(_ROWS) * 2 + 1) * frame.height // (2 * _ROWS)

@@ -12,8 +12,7 @@ by PyAV; `avow.core.clips` cuts. What cannot be read raises `UnreadableVideo`.
 
 import bisect
 import math
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -165,7 +164,7 @@ class Frames(Iterator[Frame]):
         edge: int,
         keyframes: list[float] | None,
         threads: int,
-    ) -> Iterator[Frame]:
+    ) -> Generator[Frame, None, None]:
         if keyframes is None and math.isinf(span[0]):
             keyframes = video_decoder.keyframe_times(self.path)
         with opened(self.path) as (container, stream):
@@ -197,7 +196,7 @@ class Frames(Iterator[Frame]):
         self.close()
 
     def close(self) -> None:
-        closing(self._frames).__exit__()
+        self._frames.close()
 
 
 def _chosen_keyframes(

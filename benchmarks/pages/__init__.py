@@ -20,6 +20,7 @@ from benchmarks.pages import (
     transfer,
     trust,
     understanding,
+    video,
 )
 
 RESULTS: dict[str, Callable[[], str]] = {
@@ -33,6 +34,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "refusal": refusal.render,
     "audit": audit.render,
     "consistency": consistency.render,
+    "video": video.render,
     "speed": speed.render,
 }
 

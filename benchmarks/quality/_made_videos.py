@@ -81,6 +81,8 @@ class Shot:
 class Plan:
     """What one video shows."""
 
+    source: str
+    """Dataset and split of the photographs."""
     seed: int
     style: Style
     shots: tuple[Shot, ...]
@@ -98,7 +100,7 @@ class Plan:
         return f"{zlib.crc32(repr(asdict(self)).encode()):08x}"
 
 
-def plan(seed: int, style: Style, photographs: Sequence[int]) -> Plan:
+def plan(source: str, seed: int, style: Style, photographs: Sequence[int]) -> Plan:
     """Draw lengths and transitions."""
     rng = np.random.default_rng([seed, 7])
     time = style.first + (_BLACK_OPENING if style.black_opening else 0.0)
@@ -117,7 +119,7 @@ def plan(seed: int, style: Style, photographs: Sequence[int]) -> Plan:
         length = float(rng.uniform(SHORTEST, LONGEST_SHOT))
         shots.append(Shot(int(photograph), time, time + length, kind, fade))
         time += length
-    return Plan(seed, style, tuple(shots))
+    return Plan(source, seed, style, tuple(shots))
 
 
 def make(plan: Plan, files: Sequence[Path], out: Path) -> None:
