@@ -224,7 +224,7 @@ def test_an_animated_gif_is_one_picture(tmp_path: Path):
 def test_moments_are_written_and_read():
     moment = Moment(72.0, 80.25, 75.5, 4000.0)
     assert Moment.parse(moment.part) == moment
-    assert str(moment) == "1:12\N{EN DASH}1:21"
+    assert str(moment) == "1:12\N{EN DASH}1:20"
     assert str(Moment(3600.0, 3661.0, 3600.0, 4000.0)) == "1:00:00\N{EN DASH}1:01:01"
     assert Moment.parse("7") is None and Moment.parse("") is None
     assert clock(59.9) == "0:59"
@@ -239,3 +239,13 @@ def test_moments_are_written_and_read():
 )
 def test_lengths_of_time_are_read(text, seconds):
     assert seconds_of(text) == seconds
+
+
+@pytest.mark.slow
+def test_kills_while_videos_are_indexed_lose_and_double_nothing(tmp_path: Path):
+    """The real command, killed twice; `benchmarks/index_kills.py` does it fifty times."""
+    from samples import benchmark  # with torch
+
+    found = benchmark("index_kills").killed(tmp_path, kills=2, files=16, videos=8)
+    harm = {"lost": 0, "left_over": 0, "doubled": 0, "wrong": 0}
+    assert found == {"kills": 2, "files": 16} | harm

@@ -194,6 +194,12 @@ def address(retriever: Retriever):
         yield where
 
 
+def complaints(seen) -> list[str]:
+    """A player breaks off what it has read enough of, and a still that it replaces, too."""
+    broken_off = ("/media", "/thumbnail")
+    return [one for one in seen.complaints if not any(part in one for part in broken_off)]
+
+
 def on_page(seen, expression: str):
     """Ask again until it is true; what playwright repeats in the page is forbidden there."""
     serving.wait_until(lambda: seen.page.evaluate(expression))
@@ -223,7 +229,7 @@ def test_the_page_plays_from_the_moment(visit, address):
     assert seen.page.locator("#why .heat").count() == 0
     seen.page.keyboard.press("Escape")
     on_page(seen, f"document.querySelector('{PLAYER}').paused")
-    assert seen.complaints == []
+    assert complaints(seen) == []
     assert [one for one in seen.asked if not one.startswith((address, "blob:"))] == []
 
 
@@ -245,7 +251,7 @@ def test_an_address_with_a_moment_opens_its_player(visit, address, client):
     seen = visit(f"{address}/?item={moment['id']}")
     on_page(seen, f"document.querySelector('{PLAYER}')?.readyState >= 1")
     assert seen.page.locator("#why-name").inner_text() == "holiday.webm"
-    assert seen.complaints == []
+    assert complaints(seen) == []
 
 
 @pytest.mark.browser
@@ -260,12 +266,9 @@ def test_the_page_filters_by_kind(visit, address):
     seen.page.evaluate("document.getElementById('more').open = true")
     seen.page.select_option("#kind", "picture")
     seen.page.press("#text", "Enter")
-    on_page(
-        seen,
-        "[...document.querySelectorAll('#shown .look')].every((one) =>"
-        " one.getAttribute('aria-label')?.includes('yellow.png'))"
-        " && document.querySelector('#shown .look[data-id]')",
-    )
+    labels = "[...document.querySelectorAll('#shown .look')].map((one) => one.ariaLabel)"
+    on_page(seen, f"{labels}.join().startsWith('1. yellow.png,')")
+    assert len(seen.page.evaluate(labels)) == 1
     assert seen.page.locator("#index-line").inner_text() == "1 picture, 2 videos"
 
 

@@ -6,7 +6,6 @@ the item, as the name of a row stands there for an item of a table:
     72.000-80.500 key 75.000 of 312.480      seconds of the file; the key frame shows it
 """
 
-import math
 import re
 from dataclasses import dataclass
 
@@ -51,9 +50,9 @@ class Moment:
         return Moment(start, end, self.key, self.duration)
 
     def __str__(self) -> str:
-        """ "1:12-1:20" with the dash of a span; seconds in full, the end rounded up."""
-        first = math.floor(self.start + 1e-3)
-        last = max(math.ceil(self.end - 1e-3), first + 1)
+        """ "1:12-1:20" with the dash of a span; a moment ends at the second the next begins."""
+        first = round(self.start)
+        last = max(round(self.end), first + 1)
         return f"{clock(first)}\N{EN DASH}{clock(last)}"
 
 

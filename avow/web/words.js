@@ -23,8 +23,8 @@ export function clock(seconds) {
 // "1:12–1:20", as the command line writes it; empty for what is no moment.
 export function span({ start, end }) {
   if (start === null || start === undefined) return "";
-  const first = Math.floor(start + 0.001);
-  return `${clock(first)}–${clock(Math.max(Math.ceil(end - 0.001), first + 1))}`;
+  const first = Math.round(start);
+  return `${clock(first)}–${clock(Math.max(Math.round(end), first + 1))}`;
 }
 
 export function bytes(size) {
