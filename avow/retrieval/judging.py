@@ -58,17 +58,18 @@ def judge(
         about = (summary.gallery, request.words)
         return leave_out(stated(shown=SHOWN), unwanted, policy, about, shown)
 
-    judgements, noun = first(min(request.k, SHOWN, len(ids))), "picture"
+    judgements, noun, joined = first(min(request.k, SHOWN, len(ids))), "picture", False
     number = policy.number(
         summary, scores.behind(summary, gallery.usual), request.words, request.common
     )
     hits = shown_hits(library, candidates, request.k, judgements)
-    if videos := has_videos(hits):
+    if has_videos(hits):
         moments = join_moments(library, candidates, request.k, first(SHOWN), judgements)
-        hits, judgements, noun = moments.hits, moments.judgements, moments.noun
+        hits, judgements = moments.hits, moments.judgements
+        noun, joined = moments.noun, moments.joined
     verdict = cast(Verdict, judgements.verdicts[0].replace(" ", "_"))
     # segments are counted, and how many of them are one moment is known of the hits alone
-    if number is None or unwanted is not None or videos:
+    if number is None or unwanted is not None or joined:
         many = None
     else:
         many = HowMany.of(number)

@@ -30,15 +30,20 @@ class Moments:
 
     hits: tuple[Hit, ...]
     judgements: Judgements
+    joined: bool
+    """Whether some of them are several segments: then there are fewer answers than items."""
 
     @property
     def noun(self) -> str:
-        """What the answers are, for a sentence."""
-        if all(hit.kind == "video" for hit in self.hits):
-            return "moment"
-        return (
-            "picture or moment" if self.judgements.verdicts[0] == "nothing found" else "answer"
-        )
+        """What the answers are that fit as well as the first, for a sentence."""
+        if self.judgements.verdicts[0] == "nothing found":
+            moments = all(hit.kind == "video" for hit in self.hits)
+            return "moment" if moments else "picture or moment"
+        least = ALIKE * (self.hits[0].p_relevant or 0.0)
+        kinds = {hit.kind for hit in self.hits if (hit.p_relevant or 0.0) >= least}
+        if len(kinds) > 1:
+            return "answer"
+        return "moment" if "video" in kinds else "picture"
 
 
 def has_videos(hits: tuple[Hit, ...]) -> bool:
@@ -57,13 +62,14 @@ def join_moments(
     if every.one_of_first is not None:
         rho = float(agree(every.probability, every.present)[2][0])
     answers = [_answer(group, rho, anything) for group in _groups(hits)]
+    joined = len(answers) < len(hits)
     # behind the judged ones, in the order of their similarity, are those without probability
     answers.sort(key=lambda hit: 0.0 if hit.p_relevant is None else -1 - hit.p_relevant)
     answers = [replace(hit, rank=rank) for rank, hit in enumerate(answers[:k], start=1)]
     stated = np.array([hit.p_relevant for hit in answers if hit.p_relevant is not None])
     confidence = np.maximum(shown.confidence, stated[:1])
     judgements = replace(shown, probability=stated[None], confidence=confidence)
-    return Moments(tuple(answers), judgements)
+    return Moments(tuple(answers), judgements, joined)
 
 
 def _groups(hits: tuple[Hit, ...]) -> list[list[Hit]]:
