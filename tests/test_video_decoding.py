@@ -5,13 +5,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 from tiny_videos import RATE, add_sound, av, corner, grey, level, shown, write, write_with_sound
 
-from avow.core import clips, video_files, videos
+from avow.core import clips, video_files, video_pixels, videos
 from avow.core.errors import AvowError, BadQuery, MissingExtra, UnreadableVideo
 
 EXPECTED = "Expected an MP4, MOV, MKV, WebM or AVI file with pictures; check the file."
@@ -137,6 +138,23 @@ def test_rotation(tmp_path: Path, degrees: int, mirrored: bool):
     assert info.rotation == -degrees % 360
 
 
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+def test_rotation_beside_data_that_pyav_does_not_know(tmp_path: Path, degrees: int):
+    """PyAV raises ValueError for all side data of a frame if it does not know one of them."""
+
+    class Unknown:
+        def get(self, key: str) -> None:
+            raise ValueError("99 is not a valid Type")
+
+    path = write(
+        tmp_path / "a.mp4", TIMES[:5], prepare=lambda one: one.set_display_rotation(degrees)
+    )
+    with av.open(str(path)) as container:
+        frame = next(container.decode(video=0))
+    strange = SimpleNamespace(side_data=Unknown(), rotation=frame.rotation)
+    assert video_pixels.orientation(strange) == video_pixels.orientation(frame)
+
+
 def test_variable_rate(tmp_path: Path):
     """Ten frames a second, then one in three seconds: index / rate would be wrong."""
     times = [*np.arange(20) / 10, 2.0, 5.0, *(5.0 + np.arange(1, 40) / 20)]
@@ -168,6 +186,28 @@ def test_damaged_bytes(tmp_path: Path):
     taken = list(frames)
     assert len(taken) > len(TIMES) // 2
     assert frames.damaged > 0
+
+
+@pytest.mark.parametrize(
+    ("codec", "suffix"),
+    [("libx264", ".mp4"), ("mpeg4", ".avi"), ("libx264", ".mkv"), ("libvpx-vp9", ".webm")],
+)
+def test_changed_bytes_anywhere_raise_only_errors_of_our_own(tmp_path: Path, codec, suffix):
+    """The long form is `benchmarks/speed/video_decoding.py damage`."""
+    path = write(tmp_path / f"a{suffix}", TIMES[:40], codec)
+    data, rng, read = path.read_bytes(), np.random.default_rng(7), 0
+    for number in range(10):
+        changed = bytearray(data)
+        for place in rng.integers(0, min(len(data), 10 ** (2 + number % 4)), 1 + number):
+            changed[place] = int(rng.integers(256))
+        path.write_bytes(changed)
+        for look in (videos.probe, sampled, videos.keyframe_times):
+            try:
+                look(path)
+                read += 1
+            except AvowError as error:
+                assert str(path) in str(error)
+    assert 0 < read < 30
 
 
 @pytest.mark.parametrize("suffix", [".mkv", ".avi"])

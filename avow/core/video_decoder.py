@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
 
-_MOST_ERRORS_IN_A_ROW = 256
-_BEYOND = 60.0  # seconds after the end that the headers give; later times are damaged
+_MOST_ERRORS_IN_A_ROW = 2000
+_LEAP = 60.0  # seconds from one frame to the next, past the end that the headers give
 
 
 class Decoder:
@@ -25,6 +25,7 @@ class Decoder:
         self.damaged = 0
         self.keyframes_only = False
         self.aspect = _aspect(stream)
+        self.scaler = pyav().video.reformatter.VideoReformatter()
         self._errors_in_a_row = 0
         for other in container.streams:
             if other.index != stream.index:
@@ -67,16 +68,18 @@ class Decoder:
 
     def frames(self) -> "Iterator[tuple[float, VideoFrame]]":
         """Frames and when they are shown; times ascend."""
-        last = -math.inf
-        end = self.end
-        latest = LONGEST if end is None else min(end + _BEYOND, 2 * LONGEST)
+        last, first = -math.inf, math.inf
+        end = self.end or 0.0  # headers of a live recording say nothing, or too little
         for packet in self._packets():
             for frame in self._decoded(packet):
                 time = self._time(frame, last)
-                if not last < time <= latest:
+                leaps = time > max(last, end) + _LEAP and math.isfinite(last)
+                if time <= last or leaps:
                     self.damaged += 0 if time == last else 1
                     continue
-                last = time
+                last, first = time, min(first, time)
+                if time - first > LONGEST:
+                    return
                 yield time, frame
 
     def _packets(self) -> "Iterator[Packet[VideoStream]]":

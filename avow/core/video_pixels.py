@@ -12,6 +12,7 @@ from avow.core.shapes import Float32, UInt8
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
+    from av.video.reformatter import VideoReformatter
 
 _ROWS, _COLUMNS = 27, 36  # points at which brightness is compared
 _BLOCK = 3  # points are averaged by 3 x 3, so that noise and small movements count less
@@ -39,9 +40,20 @@ class Turn:
         return np.ascontiguousarray(pixels)
 
 
+_TURNS = {
+    90: Turn(True, False, True),
+    180: Turn(False, True, True),
+    270: Turn(True, True, False),
+}
+"""By degrees counterclockwise, as PyAV gives them."""
+
+
 def orientation(frame: "VideoFrame") -> Turn:
     """From the display matrix: decoded (x, y) is shown at (a x + c y, b x + d y)."""
-    data: Any = frame.side_data.get("DISPLAYMATRIX")
+    try:
+        data: Any = frame.side_data.get("DISPLAYMATRIX")
+    except ValueError:  # a kind of side data that PyAV does not know stands beside it
+        return _TURNS.get(frame.rotation % 360, Turn())
     if data is None:
         return Turn()
     a, b, _, c, d = np.frombuffer(bytes(data)[:20], np.int32)
@@ -57,9 +69,12 @@ def upright_size(frame: "VideoFrame", aspect: float, turn: Turn) -> tuple[int, i
 
 
 def rgb(
-    frame: "VideoFrame", edge: int, aspect: float, turn: Turn
+    frame: "VideoFrame", edge: int, aspect: float, turn: Turn, scaler: "VideoReformatter"
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """Upright in red, green and blue, the longer side at most `edge`; scaled by the decoder."""
+    """Upright in red, green and blue, the longer side at most `edge`.
+
+    scaler: kept for all frames of a video, as its tables take megabytes.
+    """
     width, height = max(round(frame.width * aspect), 1), frame.height
     scale = min(edge / max(width, height), 1.0)
     size: dict[str, Any] = {
@@ -68,10 +83,10 @@ def rgb(
         "interpolation": "AREA" if scale <= 0.5 else "BICUBIC",
     }
     if _has_alpha(frame):
-        pixels = frame.reformat(format="rgba", **size).to_ndarray()
+        pixels = scaler.reformat(frame, format="rgba", **size).to_ndarray()
         pixels = np.asarray(on_paper(Image.fromarray(pixels)))
     else:
-        pixels = frame.reformat(format="rgb24", **size).to_ndarray()
+        pixels = scaler.reformat(frame, format="rgb24", **size).to_ndarray()
     return turn.apply(pixels)
 
 

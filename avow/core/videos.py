@@ -277,7 +277,9 @@ class _Sampler:
     def convert(self, time: float, frame: "VideoFrame") -> Frame:
         """Pixels and changes; its end is not known yet."""
         turn = video_pixels.orientation(frame)
-        pixels = video_pixels.rgb(frame, self.edge, self.decoder.aspect, turn)
+        pixels = video_pixels.rgb(
+            frame, self.edge, self.decoder.aspect, turn, self.decoder.scaler
+        )
         change, moment = max(self._changes, default=(0.0, time))
         motion = float(np.median([one for one, _ in self._changes])) if self._changes else 0.0
         self._changes.clear()

@@ -2,7 +2,7 @@
 
     python benchmarks/speed/video_decoding.py [cost] [memory] [damage]
 
-cost    40 seconds of 720p, keyframes every 250 and every 30 frames: frames, segments and vectors
+cost    40 seconds of 720p, a keyframe every 250 or every 30 frames: frames, segments, vectors
         by Avow against PyAV decoding all frames plus the network alone, CPU seconds of one
         process
 memory  a video of two hours to segments and vectors; the largest resident size of the process

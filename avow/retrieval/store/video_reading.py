@@ -17,7 +17,8 @@ import numpy as np
 from PIL import Image
 
 from avow.core import shots, videos
-from avow.core.errors import AvowError, UnreadableVideo
+from avow.core.errors import AvowError, MissingExtra, UnreadableVideo
+from avow.core.formats import NEEDS_PYAV
 from avow.core.moments import Moment
 from avow.core.searching import Encoder
 from avow.retrieval.store.reading import Fresh, Unreadable, difference_hash
@@ -42,6 +43,8 @@ def read_segments(
         raise
     except UnreadableVideo as error:
         raise Unreadable(error.why) from error
+    except MissingExtra as error:  # installed, and cannot be imported
+        raise Unreadable(NEEDS_PYAV, again=True) from error
     except MemoryError as error:
         raise Unreadable("needs more memory than there is", again=True) from error
     except AvowError:
