@@ -28,12 +28,13 @@ def run(script: str, home: Path, *words: str, **variables: str) -> str:
 def test_the_demo_answers_and_refuses(tmp_path):
     told = run("demo", tmp_path, SERVE="0")
     parts = told.split("$ avow search ")[1:]
-    assert len(parts) == 4
-    for part, name in zip(parts, ("coffee", "chelsea", "motorcycle"), strict=False):
+    assert len(parts) == 5
+    names = ("coffee", "chelsea", "motorcycle", "bikes.mp4 0:0")
+    for part, name in zip(parts, names, strict=False):
         assert part.splitlines()[1].startswith(("Answer", "Check")), part
         first = next(line for line in part.splitlines() if line.startswith("1 "))
         assert name in first
-    assert "Nothing found." in parts[3] and "What came nearest:" in parts[3]
+    assert "Nothing found." in parts[4] and "What came nearest:" in parts[4]
     again = run("demo", tmp_path, SERVE="0")
     assert re.search(r"^3\d unchanged, 1 skipped in", again, re.MULTILINE)
 

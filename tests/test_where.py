@@ -229,7 +229,7 @@ def test_two_ways_to_say_the_same(link, text, same):
         ("date=2023-02-29", 6, "expected 2024, 2024-05 or 2024-05-31"),
         ("width<2MB", 7, "expected a number"),
         ("size<lots", 6, "expected a number such as 800, 20KB or 2MB"),
-        ("kind=video", 6, "expected image or text"),
+        ("kind=film", 6, "expected picture, video or text"),
         ('path~"abc', 6, "this quotation mark is never closed"),
         ("tag=a tag=b", 7, "expected 'and', 'or' or the end"),
         ("tag=a !", 7, "what is this?"),

@@ -110,10 +110,13 @@ def _index(here: Service) -> IndexAnswer:
     library = here.retriever.library
     library.refresh()
     manifest, skipped = library.manifest, library.skipped()
+    videos, moments = library.videos()
     return IndexAnswer(
         folder=str(library.folder),
         folders=library.folders(),
         images=len(library.find(None, "image")),
+        videos=videos,
+        moments=moments,
         texts=len(library.find(None, "text")),
         model=str(manifest["model"]),
         model_fingerprint=str(manifest["fingerprint"]),

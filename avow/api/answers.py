@@ -25,6 +25,11 @@ class Hit(BaseModel):
     path: str
     p_relevant: float | None
     similarity: float
+    kind: str = Field("image", description="image, video (a moment of one) or text.")
+    start: float | None = Field(None, description="Of a moment, in seconds of its video.")
+    end: float | None = None
+    key_frame: float | None = Field(None, description="When the frame that stands for it is.")
+    duration: float | None = Field(None, description="Seconds of the whole video.")
 
 
 class Uncertainty(BaseModel):
@@ -63,10 +68,10 @@ class Found(BaseModel):
 
 
 class ItemAnswer(BaseModel):
-    """A photograph or a text of the index."""
+    """A photograph, a moment of a video or a text of the index."""
 
     id: int
-    kind: str
+    kind: str = Field(description="image, video (a moment of one) or text.")
     path: str
     text: str | None
     size: int
@@ -78,6 +83,10 @@ class ItemAnswer(BaseModel):
     tags: list[str] = Field(description="The first of them.")
     tags_total: int
     same_as: int | None
+    start: float | None = Field(None, description="Of a moment, in seconds of its video.")
+    end: float | None = None
+    key_frame: float | None = Field(None, description="When the frame that stands for it is.")
+    duration: float | None = Field(None, description="Seconds of the whole video.")
 
 
 class Items(BaseModel):
@@ -115,7 +124,9 @@ class IndexAnswer(BaseModel):
 
     folder: str
     folders: list[str]
-    images: int
+    images: int = Field(description="Pictures and moments of videos.")
+    videos: int = Field(description="Files of videos.")
+    moments: int = Field(description="Moments of them.")
     texts: int
     model: str
     model_fingerprint: str

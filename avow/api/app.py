@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 import avow
-from avow.api import about, items, searching
+from avow.api import about, items, searching, videos
 from avow.api.guard import Guard
 from avow.api.limits import Limits
 from avow.api.metrics import Counting
@@ -53,7 +53,7 @@ def create_app(
     )
     app.state.service = service
     tell_refusals(app)
-    for part in (searching, items, about):
+    for part in (searching, items, videos, about):
         app.include_router(part.router)
     _serve_page(app)
     app.add_middleware(Guard, token=token, hosts=hosts, limits=limits)

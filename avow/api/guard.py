@@ -32,7 +32,8 @@ OPEN = ("/api/health",)
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-        "img-src 'self' blob:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "img-src 'self' blob:; media-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",

@@ -1,4 +1,4 @@
-"""Routes for the items of the index: lists, facts, thumbnails, files."""
+"""Routes for the items of the index: lists, facts, thumbnails, files of pictures."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -9,6 +9,7 @@ from fastapi.responses import FileResponse
 from avow.api.answers import ItemAnswer, Items
 from avow.api.limits import ANSWERS, LARGEST_ID
 from avow.api.pictures import SIZES, media_type
+from avow.api.refusals import Refusal
 from avow.api.searching import REFUSALS, Chosen, ItemId, Kind
 from avow.api.service import Here
 from avow.retrieval.library import Item
@@ -36,13 +37,13 @@ async def items(
     # a filter may take seconds, which pictures and short questions should not wait for
     pool = here.searching if where.strip() else here.reading
     total, page = await pool.run(work)
-    return Items(total=total, offset=offset, items=[_answer(item) for item in page])
+    return Items(total=total, offset=offset, items=[item_answer(item) for item in page])
 
 
 @router.get("/{item_id}")
 async def item(here: Here, item_id: ItemId) -> ItemAnswer:
     """What the index knows of an item."""
-    return _answer(await here.item(item_id))
+    return item_answer(await here.item(item_id))
 
 
 @router.get(
@@ -56,13 +57,14 @@ async def thumbnail(
     item_id: ItemId,
     size: Annotated[int, Query(ge=16, le=SIZES[-1])] = 512,
 ) -> Response:
-    """A small JPEG of a picture, upright."""
+    """A small JPEG of a picture, upright; of a moment of a video, its key frame."""
     item, path = await here.picture(item_id)
-    mark = f'"{item.content}-{size}"'
+    key = None if item.moment is None else item.moment.key
+    mark = f'"{item.content}-{size}"' if key is None else f'"{item.content}-{key}-{size}"'
     headers = {"ETag": mark, "Cache-Control": "private, max-age=300"}
     if request.headers.get("if-none-match") == mark:
         return Response(status_code=304, headers=headers)
-    jpeg = await here.drawing.run(here.thumbnails.make, path, item.content, size)
+    jpeg = await here.drawing.run(here.thumbnails.make, path, item.content, size, key)
     return Response(jpeg, media_type="image/jpeg", headers=headers)
 
 
@@ -73,10 +75,15 @@ async def thumbnail(
 )
 async def picture(here: Here, item_id: ItemId) -> FileResponse:
     """The file of a picture as it is."""
-    _, path = await here.picture(item_id)
+    item, path = await here.picture(item_id)
+    if item.moment is not None:
+        raise Refusal(404, f"Item {item_id} is a moment of a video. Its file is at 'media'.")
     kind = await here.reading.run(media_type, path)
     return FileResponse(path, media_type=kind, headers={"Cache-Control": "private, no-cache"})
 
 
-def _answer(item: Item) -> ItemAnswer:
-    return ItemAnswer.model_validate({**asdict(item), "tags": list(item.tags)})
+def item_answer(item: Item) -> ItemAnswer:
+    moment = item.moment
+    times = {} if moment is None else asdict(moment)
+    times["key_frame"] = times.pop("key", None)
+    return ItemAnswer.model_validate({**asdict(item), "tags": list(item.tags), **times})

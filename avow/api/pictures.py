@@ -15,7 +15,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from avow.api.refusals import Refusal
-from avow.core import formats, photographs
+from avow.core import formats, photographs, videos
+from avow.core.errors import UnreadableVideo
 from avow.retrieval.store.indexed_folders import inside
 
 SIZES = (128, 256, 512, 1024, 1536)
@@ -73,29 +74,35 @@ def media_type(path: Path) -> str:
         raise _limit(error) or _broken() from error
 
 
+_Key = tuple[str, float | None, int]
+
+
 class Thumbnails:
-    """Thumbnails by content and size, kept while there is room."""
+    """Thumbnails by content, time and size, kept while there is room."""
 
     def __init__(self, most: int, pixels: int):
         self.most = most
         self.pixels = pixels
         self.held = 0
-        self._cache: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._cache: OrderedDict[_Key, bytes] = OrderedDict()
         self._lock = Lock()
 
-    def make(self, path: Path, content: str, size: int) -> bytes:
-        """A JPEG whose longer edge is at most `size`, rounded up to one of `SIZES`."""
+    def make(self, path: Path, content: str, size: int, time: float | None = None) -> bytes:
+        """A JPEG whose longer edge is at most `size`, rounded up to one of `SIZES`.
+
+        time: of the frame of a video; None: the file is a picture.
+        """
         edge = next((offered for offered in SIZES if offered >= size), SIZES[-1])
-        key = (content, edge)
+        key = (content, time, edge)
         with self._lock:
             if key in self._cache:
                 self._cache.move_to_end(key)
                 return self._cache[key]
-        jpeg = _thumbnail(path, edge, self.pixels)
+        jpeg = _thumbnail(path, edge, self.pixels) if time is None else _frame(path, edge, time)
         self._keep(key, jpeg)
         return jpeg
 
-    def _keep(self, key: tuple[str, int], jpeg: bytes) -> None:
+    def _keep(self, key: _Key, jpeg: bytes) -> None:
         with self._lock:
             if key in self._cache or len(jpeg) > self.most:
                 return
@@ -126,6 +133,18 @@ def _thumbnail(path: Path, edge: int, pixels: int) -> bytes:
         return _written(picture, "JPEG", quality=82, optimize=True)
     except Exception as error:  # decoders of broken files raise almost anything
         raise _limit(error) or _broken() from error
+
+
+def _frame(path: Path, edge: int, time: float) -> bytes:
+    """A frame of a video; `edge` bounds its longer side."""
+    try:
+        picture = Image.fromarray(videos.frame_at(path, time, edge).image)
+    except UnreadableVideo as error:
+        sentence = (
+            f"The frame of this item cannot be shown: {error.why}. Scan its folder again."
+        )
+        raise Refusal(415, sentence) from error
+    return _written(picture, "JPEG", quality=82, optimize=True)
 
 
 def _limit(error: Exception) -> Refusal | None:

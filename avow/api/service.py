@@ -90,11 +90,11 @@ class Service:
         return await self.reading.run(self.read_item, number)
 
     async def picture(self, number: int, noun: str = "picture") -> tuple[Item, Path]:
-        """A picture of the index and its file, if that still lies where it was indexed."""
+        """A picture or a moment of a video, and its file if that lies where it was indexed."""
 
         def read() -> tuple[Item, Path]:
             item = self.read_item(number)
-            if item.kind != "image":
+            if item.kind == "text":
                 raise Refusal(404, f"Item {number} is a text and has no {noun}.")
             return item, confined(item.path, self.retriever.library.folders())
 

@@ -1,4 +1,4 @@
-"""`avow explain`: which words and which parts of a picture make them match."""
+"""`avow explain`: which words and which parts of a picture or a frame make them match."""
 
 import json
 from pathlib import Path
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 Out = Annotated[Path | None, typer.Option(help="Write the picture with its heat map here.")]
+At = Annotated[str, typer.Option(help="The time of the frame in a video: 75 or 1:15.")]
 IndexOrDefault = Annotated[
     Path | None, typer.Option(help="Index whose model to use; default under AVOW_HOME.")
 ]
@@ -24,8 +25,9 @@ IndexOrDefault = Annotated[
 
 def explain(
     text: Annotated[str, typer.Argument(help="The query, in words.")],
-    file: Annotated[Path, typer.Argument(help="The picture.")],
+    file: Annotated[Path, typer.Argument(help="The picture, or a video with --at.")],
     out: Out = None,
+    at: At = "0",
     index: IndexOrDefault = None,
     model: Annotated[str | None, typer.Option(help="Another model than the index's.")] = None,
     allow_code: AllowCode = False,
@@ -36,12 +38,11 @@ def explain(
     A weight is how much the similarity falls without the part.
     """
     with busy("Loading the model", quiet=as_json):
-        from avow.core.photographs import open_photograph
         from avow.retrieval import explain as explaining
         from avow.retrieval.question import ask
 
         query = ask(text).text or ""
-        photograph = open_photograph(file)
+        photograph = _opened(file, at)
         encoder = _encoder(index, model, allow_code)
         explanation = explaining.explain(encoder, query, photograph)
         if out is not None:
@@ -54,6 +55,23 @@ def explain(
     _show(explanation)
     if out is not None:
         typer.echo(f"heat map: {out}")
+
+
+def _opened(file: Path, at: str) -> "Image":
+    """A picture, or the frame of a video that is shown at a time."""
+    from PIL.Image import fromarray
+
+    from avow.core.formats import is_video
+    from avow.core.moments import seconds_of
+    from avow.core.photographs import open_photograph
+    from avow.core.videos import frame_at
+
+    if not is_video(file.suffix.lower()):
+        return open_photograph(file)
+    seconds = seconds_of(at)
+    if seconds is None:
+        raise typer.BadParameter(f"--at is {at!r}; expected a time such as 75 or 1:15")
+    return fromarray(frame_at(file, seconds).image)
 
 
 def _encoder(index: Path | None, model: str | None, allow_code: bool) -> "Encoder":

@@ -1,4 +1,4 @@
-"""`avow index`: folders of photographs and texts to an index that can be searched."""
+"""`avow index`: folders of photographs, videos and texts to an index that can be searched."""
 
 import json
 from functools import cache, partial
@@ -41,6 +41,7 @@ Half = Annotated[
     bool | None,
     typer.Option("--half/--full", help="Bits per number: 16 or 32; default: as it is."),
 ]
+Fps = Annotated[float, typer.Option(help="Frames a second that are looked at in videos.")]
 EncoderDevice = Annotated[
     str, typer.Option(help="cpu, cuda, …; default: best, for the default model cpu.")
 ]
@@ -65,12 +66,16 @@ def index(
     half: Half = None,
     batch: Annotated[int, typer.Option(help="Items encoded at once.")] = 64,
     workers: Annotated[int, typer.Option(help="Reading threads; 0: one a core.")] = 0,
+    fps: Fps = 1.0,
     device: EncoderDevice = "",
     transfer: Transfer = 1000,
     allow_code: AllowCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Index the photographs and texts below FOLDERS, to be searched by `avow search`.
+    """Index photographs, videos and texts below FOLDERS, to be searched by `avow search`.
+
+    A video becomes moments of a few seconds. --fps counts for videos that are read now; with
+    --rebuild, for all. Animated GIF and WebP files count as pictures: their first frame.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
@@ -100,6 +105,7 @@ def index(
                 half=half,
                 batch=batch,
                 workers=workers,
+                fps=fps,
                 progress=progress,
                 allow_code=allow_code,
             )
@@ -140,11 +146,13 @@ def _tell(report: "Report", as_json: bool) -> None:
         return
     for sentence in report.repaired:
         typer.echo(sentence, err=True)
-    for path, why in report.skipped[:_SHOWN]:
+    for path, why in report.unreadable[:_SHOWN]:
         typer.echo(f"skipped {path}: {why}", err=True)
-    if len(report.skipped) > _SHOWN:
-        more = len(report.skipped) - _SHOWN
+    if len(report.unreadable) > _SHOWN:
+        more = len(report.unreadable) - _SHOWN
         typer.echo(f"… and {more} more; --json lists them all", err=True)
+    if report.videos_left_out:
+        typer.echo(report.videos_left_out, err=True)
     for folder in report.absent:
         typer.echo(str(folder), err=True)
     counts = {

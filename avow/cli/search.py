@@ -32,7 +32,8 @@ _HEADS = {
 
 Text = Annotated[str | None, typer.Argument(help="What to look for, in words.")]
 Image = Annotated[
-    Path | None, typer.Option(help="A picture to look for; with a text: both together.")
+    Path | None,
+    typer.Option(help="A picture or a clip to look for; with a text: both together."),
 ]
 Count = Annotated[int, typer.Option("-k", min=1, help="Answers to show.")]
 Risk = Annotated[
@@ -45,7 +46,14 @@ Where = Annotated[
     str | None,
     typer.Option(help="Only items like this: 'year>=2024 and path~\"holiday\"'."),
 ]
-Kind = Annotated[Literal["image", "text"], typer.Option(help="Look for pictures or for texts.")]
+Kind = Annotated[
+    Literal["image", "text"],
+    typer.Option(help="Look for pictures and moments of videos, or for texts."),
+]
+ClipOut = Annotated[
+    Path | None,
+    typer.Option("--clip", help="Cut the best moment of a video out, to this file."),
+]
 Open = Annotated[
     bool, typer.Option("--open", help="Open the first hit in the system's viewer.")
 ]
@@ -64,10 +72,14 @@ def search(
     model: ModelOfIndex = None,
     allow_code: AllowCode = False,
     as_json: AsJson = False,
+    clip: ClipOut = None,
     show: Open = False,
     yes: Yes = False,
 ) -> None:
-    """Find pictures by words, by a picture, or by both.
+    """Find pictures and moments of videos by words, by a picture or a clip, or by both.
+
+    Parts of a video that fit and follow one another are one answer, such as
+    "holiday.mp4 1:12-1:20". --where kind=video leaves out the pictures.
 
     Exit code 0: something was found; 3: nothing was, or the words were not understood; 2: the
     command was misspelt; 1: it could not be done.
@@ -95,6 +107,11 @@ def search(
         typer.echo(json.dumps(answer))
     else:
         show_result(result, console(), hint)
+    if clip is not None and result.verdict not in _EMPTY:
+        from avow.retrieval.clips import cut_best
+
+        written = cut_best(result, clip)
+        typer.echo(f"clip: {written.path} ({written.end - written.start:.1f} s)", err=as_json)
     if show and result.hits:
         webbrowser.open(Path(result.hits[0].path).absolute().as_uri())
     if result.verdict in _EMPTY:
@@ -156,6 +173,8 @@ def _table(hits: "tuple[Hit, ...]", screen: "Console", style: str = "") -> "Tabl
             cells.append(bar(hit.p_relevant, screen) if stated_here else "")  # type: ignore[arg-type]
         cells.append(f"{hit.similarity:.3f}")
         place = printable(hit.path)
+        if hit.moment is not None:
+            place = f"{place} {hit.moment}"
         if hit.kind == "text" and hit.text:
             place = f"{place}: {printable(hit.text)[:200]}"
         table.add_row(*(Text(cell, style) for cell in [*cells, place]))

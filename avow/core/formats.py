@@ -61,11 +61,19 @@ FORMATS: tuple[Format, ...] = (
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi")
 ANIMATION_SUFFIXES = (".gif", ".webp")
 """Pictures that may move; `avow.core.videos.is_animated` tells of one file."""
+VIDEO_INSTALL = "pip install 'avow[video]'"
+NEEDS_PYAV = f"a video; reading it needs PyAV: {VIDEO_INSTALL}"
+"""Why a video is skipped where it cannot be decoded here."""
 
 
 def is_video(suffix: str) -> bool:
     """Whether files with this suffix (lower case, with its dot) are read as videos."""
     return suffix in VIDEO_SUFFIXES
+
+
+def videos_are_readable() -> bool:
+    """Whether the package that decodes videos is installed."""
+    return importlib.util.find_spec("av") is not None
 
 
 def is_picture(suffix: str) -> bool:
@@ -75,6 +83,8 @@ def is_picture(suffix: str) -> bool:
 
 def may_be_readable_now(suffix: str) -> bool | None:
     """Whether the package for this suffix is installed; None where none is needed."""
+    if is_video(suffix):
+        return videos_are_readable()
     for image_format in FORMATS:
         if suffix in image_format.suffixes and image_format.install:
             return importlib.util.find_spec(image_format.module) is not None

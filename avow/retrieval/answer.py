@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from numpy import ndarray
 
+from avow.core.moments import Moment
 from avow.core.shapes import Float
 from avow.retrieval.understanding import Understanding
 from avow.trust.coherence import Number
@@ -40,6 +41,20 @@ class Hit:
     """The first ones."""
     tags_total: int = 0
     """How many there are."""
+    start: float | None = None
+    """Of a moment of a video, in seconds of its file."""
+    end: float | None = None
+    key_frame: float | None = None
+    """When the frame is shown that stands for the moment."""
+    duration: float | None = None
+    """Of the whole video."""
+
+    @property
+    def moment(self) -> Moment | None:
+        """When it is shown; None for pictures and texts."""
+        if None in (times := (self.start, self.end, self.key_frame, self.duration)):
+            return None
+        return Moment(*times)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "tags": list(self.tags)}

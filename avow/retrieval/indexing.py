@@ -38,10 +38,12 @@ from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.near_duplicates import group_alike
 from avow.retrieval.store.repair import open_for_writing
 from avow.retrieval.store.report import Progress, Report
+from avow.retrieval.store.video_reading import FPS
 from avow.retrieval.store.writer import Writer
 from avow.retrieval.transfer import trust_after_indexing
 
 BATCH = 64
+LEAST_FPS, MOST_FPS = 0.01, 30
 _FEW = 1000
 """Dead rows that are never worth writing the others anew."""
 
@@ -57,6 +59,8 @@ class IndexOptions(TypedDict, total=False):
     """Items encoded at once."""
     workers: int
     """Threads that read; 0: one a core."""
+    fps: float
+    """Frames a second that are looked at in videos."""
     allow_code: bool
     """Go on with an engine outside Avow that the index names; a given one needs no leave."""
 
@@ -69,6 +73,7 @@ class _Indexing:
     half: bool | None = None
     batch: int = BATCH
     workers: int = 0
+    fps: float = FPS
     allow_code: bool = False
 
 
@@ -96,7 +101,7 @@ def index_folders(
     engine, half = how.engine, how.half
     started = time.monotonic()
     index = index or avow_home() / "index"
-    _check(how.batch, engine)
+    _check(how.batch, engine, how.fps)
     plain = not (rebuild or dedupe) and engine is None and half is None
     if isinstance(encoder, Deferred) and plain:
         nothing = unchanged(folders, index, encoder)
@@ -115,7 +120,8 @@ def index_folders(
             writer.purge()
             changes = survey(link, folders, index, writer.model, writer.generation)
             cover(index, changes.walk.roots, anew=rebuild)
-            run = Run(writer, opened, changes, how.batch, how.workers or _workers(), prune)
+            workers = how.workers or _workers()
+            run = Run(writer, opened, changes, how.batch, workers, prune, how.fps)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
                 allowed = True if how.allow_code else [engine or ""]
@@ -138,7 +144,7 @@ def index(
     device: str = "",
     allow_code: bool = False,
 ) -> Report:
-    """Index the photographs and texts below some folders, or bring an index up to date.
+    """Index the photographs, videos and texts below some folders, or bring an index up to date.
 
     index: the index folder; default: the one under AVOW_HOME. model: "default", a run's
     folder, or a name of the model hub. rebuild: encode everything anew. dedupe: group
@@ -223,9 +229,13 @@ def _writer(
     return writer
 
 
-def _check(batch: int, engine: str | None) -> None:
+def _check(batch: int, engine: str | None, fps: float) -> None:
     if batch < 1:
         raise BadData(f"The batch is {batch!r}. Expected at least one item at once.")
+    if not LEAST_FPS <= fps <= MOST_FPS:
+        raise BadData(
+            f"The frames a second are {fps!r}. Expected {LEAST_FPS} to {MOST_FPS}; 1 is usual."
+        )
     if engine is not None:
         folder.find(indexes, engine, allow_code=True)  # the caller typed it
 

@@ -2,6 +2,7 @@
 
 pairs.csv      query,file            one line per right file; a query may have several
 pairs.jsonl    {"query": "two dogs", "file": "beach/1.jpg"}
+               of a video, the moment at a time: "film.mp4#t=72" or "film.mp4#t=1:12"
 feedback       "good" and "not good" of searches in this index
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from avow.core.captions import check_caption
 from avow.core.errors import BadData, BadQuery
+from avow.core.moments import Moment, seconds_of
 from avow.core.searching import Encoder
 from avow.retrieval.commonness import commonness
 from avow.retrieval.forms import count_words, one_form
@@ -144,20 +146,54 @@ def _candidates(library: Library, labelled: LabelledQueries, seed: int) -> np.nd
     return np.sort(np.concatenate([needed, drawn]))
 
 
-def _places(library: Library) -> dict[str, int]:
-    """Item numbers by path, and by name where only one file has it."""
-    items = library.items(library.find(None, "image"))
-    names: dict[str, list[int]] = {}
-    for item in items:
-        names.setdefault(Path(item.path).name, []).append(item.id)
-    alone = {name: ids[0] for name, ids in names.items() if len(ids) == 1}
-    return alone | {item.path: item.id for item in items}
+@dataclass(frozen=True)
+class _Places:
+    """Where files are in the index: pictures by number, videos by their moments."""
+
+    pictures: dict[str, int]
+    videos: dict[str, list[tuple[Moment, int]]]
+
+    def item(self, name: str) -> int | None:
+        """A picture; or the moment of a video at a time, written "film.mp4#t=72" or "…#t=1:12".
+
+        Without a time, only a video that is one moment.
+        """
+        path, _, time = name.partition("#t=")
+        moments = self.videos.get(path, [])
+        if not time and len(moments) == 1:
+            return moments[0][1]
+        seconds = seconds_of(time.partition(",")[0]) if time else None
+        if seconds is not None:
+            for moment, number in moments:
+                if moment.start <= seconds < moment.end:
+                    return number
+        return self.pictures.get(name)
 
 
-def _item(places: dict[str, int], file: str, beside: Path) -> int | None:
+def _places(library: Library) -> _Places:
+    """By path, and by name where only one file has it."""
+    pictures: dict[str, int] = {}
+    videos: dict[str, list[tuple[Moment, int]]] = {}
+    names: dict[str, set[str]] = {}
+    for item in library.items(library.find(None, "image")):
+        names.setdefault(Path(item.path).name, set()).add(item.path)
+        if item.moment is None:
+            pictures[item.path] = item.id
+        else:
+            videos.setdefault(item.path, []).append((item.moment, item.id))
+    for name, paths in names.items():
+        path = next(iter(paths))
+        if len(paths) == 1 and path in pictures:
+            pictures.setdefault(name, pictures[path])
+        elif len(paths) == 1:
+            videos.setdefault(name, videos[path])
+    return _Places(pictures, videos)
+
+
+def _item(places: _Places, file: str, beside: Path) -> int | None:
     for name in (file, str((beside / file).resolve()), Path(file).name):
-        if name in places:
-            return places[name]
+        if (number := places.item(name)) is not None:
+            return number
     return None
 
 

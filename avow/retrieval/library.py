@@ -35,7 +35,13 @@ from avow.retrieval.store.catalogue import (
 from avow.retrieval.store.feedback import Feedback, read_feedback, set_feedback
 from avow.retrieval.store.filtering import choose
 from avow.retrieval.store.indexed_folders import covered
-from avow.retrieval.store.items import Item, ItemCheck, read_items
+from avow.retrieval.store.items import (
+    Item,
+    ItemCheck,
+    count_videos,
+    read_items,
+    read_segments,
+)
 from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.row_checksums import damaged, is_sealed
 from avow.retrieval.store.similarity import checked_scores
@@ -161,6 +167,16 @@ class Library:
             return ids
         passing = choose(self.folder, where, kind, len(ids), self._filters)
         return ids[np.isin(ids, passing)]
+
+    def segments(self, item_id: int) -> list[int]:
+        """The numbers of all segments of the video that an item is of, in order of time."""
+        with self._lock, damage_told(self.folder):
+            return read_segments(self._link, item_id)
+
+    def videos(self) -> tuple[int, int]:
+        """How many videos there are, and how many segments of them."""
+        with self._lock, damage_told(self.folder):
+            return count_videos(self._link)
 
     def vectors(
         self, ids: Sequence[int] | Int64[np.ndarray, " items"]

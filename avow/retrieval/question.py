@@ -2,6 +2,7 @@
 
 "two dogs"                      the text's vector
 a picture                       the picture's vector
+a clip                          the unit mean of its segments' vectors
 a picture, "at night"           the unit sum of both
 "dogs" without "a ball"         the unit difference
 """
@@ -14,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from avow.core.errors import BadQuery
+from avow.core.formats import is_video
 from avow.core.photographs import open_photograph
 from avow.core.searching import Encoder
 from avow.core.shapes import Float32
@@ -35,7 +37,8 @@ class Question:
     """One query, checked; `kind` is what it looks for."""
 
     text: str | None = None
-    image: Image.Image | None = None
+    image: Image.Image | Path | None = None
+    """A picture, or the path of a clip."""
     image_name: str | None = None
     without: str | None = None
     kind: Kind = "image"
@@ -73,7 +76,11 @@ class Question:
             total = total + self._picture(self.image, encoder)
         return _unit(total, encoder.views)
 
-    def _picture(self, image: Image.Image, encoder: Encoder) -> np.ndarray:
+    def _picture(self, image: Image.Image | Path, encoder: Encoder) -> np.ndarray:
+        if isinstance(image, Path):
+            from avow.retrieval.clips import clip_vector  # searches for words do without
+
+            return clip_vector(image, encoder)
         try:
             return encoder.encode_images([image])[0]
         except (OSError, ValueError) as error:  # what decoders and converters raise
@@ -88,7 +95,7 @@ def ask(
 ) -> Question:
     """The question, or a sentence on what is wrong with it.
 
-    text, without: strings. image: a file name or a PIL image.
+    text, without: strings. image: a file name of a picture or a clip, or a PIL image.
     """
     if kind not in get_args(Kind):
         raise BadQuery(
@@ -170,10 +177,12 @@ def _words(text: object, what: str) -> str:
     return clean
 
 
-def _opened(image: object) -> tuple[Image.Image, str]:
+def _opened(image: object) -> tuple[Image.Image | Path, str]:
     if isinstance(image, Image.Image):
         name = getattr(image, "filename", "")
         return _finite(image), str(name) if name else "a picture"
+    if isinstance(image, str | Path) and is_video(Path(image).suffix.lower()):
+        return Path(image), str(image)
     if isinstance(image, str | Path):
         return _finite(open_photograph(Path(image))), str(image)
     raise BadQuery(

@@ -1,6 +1,6 @@
 """A search on its way: the request, and the best items for it."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from avow.retrieval.answer import Hit
 from avow.retrieval.commonness import commonness
 from avow.retrieval.forms import count_words
 from avow.retrieval.gallery import Gallery
-from avow.retrieval.library import Library
+from avow.retrieval.library import Item, Library
 from avow.retrieval.question import Style
 from avow.retrieval.understanding import Understanding
 from avow.retrieval.where import Where
@@ -86,22 +86,27 @@ def shown_hits(
     stated = [] if judgements is None else judgements.probability[0].tolist()
     stated += [None] * (len(places) - len(stated))
     items = library.items(ids[places])
+    ranked = zip(items, candidates.scores[places], stated, strict=True)
     return tuple(
-        Hit(
-            rank,
-            item.path,
-            p,
-            float(score),
-            item.id,
-            item.kind,
-            item.text,
-            item.width,
-            item.height,
-            item.taken,
-            item.tags,
-            item.tags_total,
-        )
-        for rank, (item, score, p) in enumerate(
-            zip(items, candidates.scores[places], stated, strict=True), start=1
-        )
+        _hit(rank, item, float(score), p)
+        for rank, (item, score, p) in enumerate(ranked, start=1)
+    )
+
+
+def _hit(rank: int, item: Item, score: float, p: float | None) -> Hit:
+    moment = item.moment
+    return Hit(
+        rank,
+        item.path,
+        p,
+        score,
+        item.id,
+        item.kind,
+        item.text,
+        item.width,
+        item.height,
+        item.taken,
+        item.tags,
+        item.tags_total,
+        *(() if moment is None else astuple(moment)),
     )

@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -22,13 +22,22 @@ from avow.core.photographs import open_photograph
 from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
 from avow.core.shapes import Float, Int64
-from avow.retrieval.answer import HowMany, SearchResult, Uncertainty, Verdict, in_words
+from avow.retrieval.answer import SearchResult, Uncertainty
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, QueryScores
-from avow.retrieval.leaving_out import leave_out, probability_of
+from avow.retrieval.judging import Judged, judge
+from avow.retrieval.leaving_out import probability_of
 from avow.retrieval.library import Library
-from avow.retrieval.question import Question, Style, ask, check_numbers, only_text, understood
+from avow.retrieval.question import (
+    Kind,
+    Question,
+    Style,
+    ask,
+    check_numbers,
+    only_text,
+    understood,
+)
 from avow.retrieval.request import Candidates, Request, shown_hits
 from avow.retrieval.where import Where
 from avow.trust.policy import Judgements, Policy
@@ -165,10 +174,11 @@ class Retriever:
         chosen = Where.parse(where) if isinstance(where, str) else where
         item = self.library.items([item_id])[0]
         vector = self.library.vectors([item_id])[0]
-        query = {**Question(kind="image" if item.kind == "image" else "text").to_dict()}
+        kind: Kind = "text" if item.kind == "text" else "image"
+        query = {**Question(kind=kind).to_dict()}
         query |= {"similar_to": item_id, "where": None if where is None else str(where)}
-        style: Style = "picture" if item.kind == "image" else "similar"
-        request = Request(query, style, vector, item.kind, k, where=chosen, but=item_id)
+        style: Style = "similar" if item.kind == "text" else "picture"
+        request = Request(query, style, vector, kind, k, where=chosen, but=item_id)
         return self._answer(request)
 
     def explain(self, text: str, item_id: int) -> Explanation:
@@ -178,8 +188,12 @@ class Retriever:
         return explain(self.encoder, question.text, self.photograph(item_id))
 
     def photograph(self, item_id: int) -> Image.Image:
-        """A picture of the index, opened."""
+        """A picture of the index, opened; of a moment of a video, its key frame."""
         item = self.library.items([item_id])[0]
+        if item.moment is not None:
+            from avow.core.videos import frame_at  # searches do without
+
+            return Image.fromarray(frame_at(Path(item.path), item.moment.key).image)
         if item.kind != "image":
             raise BadQuery(
                 f"Item {item_id} ({item.path!r}) is a text. Expected a picture; choose "
@@ -234,22 +248,21 @@ class Retriever:
                 return self._nothing(request)
             ranked = time.perf_counter()
             scores = self._score(request, candidates)
-            verdict, judgements, number, why = self._judge(request, candidates, scores)
+            judged = self._judge(request, candidates, scores)
             evidence = self._uncertainty(scores)
-            judged = time.perf_counter()
-            hits = shown_hits(self.library, candidates, request.k, judgements)
-        empty = verdict in ("nothing_found", "not_understood")
+            ended = time.perf_counter()
+        empty = judged.verdict in ("nothing_found", "not_understood")
         return SearchResult(
             request.query,
-            verdict,
-            None if judgements is None else _trust(judgements, empty),
+            judged.verdict,
+            None if judged.judgements is None else _trust(judged.judgements, empty),
             evidence,
-            why,
-            () if empty else hits,
-            hits if empty else (),
-            {"rank": ranked - started, "trust": judged - ranked},
+            judged.why,
+            () if empty else judged.hits,
+            judged.hits if empty else (),
+            {"rank": ranked - started, "trust": ended - ranked},
             request.understanding,
-            number,
+            judged.how_many,
         )
 
     def _gallery(self, where: Where | None, kind: str) -> Gallery:
@@ -285,43 +298,21 @@ class Retriever:
         hits = (best, first, views, request.but, candidates.sampled)
         return QueryScores.of(candidates.gallery, request.vector, *hits)
 
-    def _judge(
-        self, request: Request, candidates: Candidates, scores: QueryScores
-    ) -> tuple[Verdict, Judgements | None, HowMany | None, str]:
-        gallery, ids = candidates.gallery, candidates.ids
-        usual = None if gallery.usual is None else self.library.usual(ids[:SHOWN])
+    def _judge(self, request: Request, candidates: Candidates, scores: QueryScores) -> Judged:
         try:
             policy = self.policy(request.style)
-            if policy is None:
-                return "unjudged", None, None, request.with_hint(_NOT_CALIBRATED)
-            summary = scores.summary(self.encoder.tau, usual, gallery.usual)
-            shown = min(request.k, SHOWN, len(ids))
-            judgements = policy.judge(
-                summary,
-                request.words,
-                common=request.common,
-                shown=shown if request.leaving is None else SHOWN,
-                risk=request.wanted_risk,
-                model=self.encoder.fingerprint,
-            )
-            if request.leaving is not None:
-                unwanted = self.probability(policy, request.leaving, ids[:SHOWN])
-                about = (summary.gallery, request.words)
-                judgements = leave_out(judgements, unwanted, policy, about, shown)
-            number = policy.number(
-                summary, scores.behind(summary, gallery.usual), request.words, request.common
-            )
+            if policy is not None:
+                unwanted = None
+                if request.leaving is not None:
+                    first = candidates.ids[:SHOWN]
+                    unwanted = self.probability(policy, request.leaving, first)
+                about = (self.library, self.encoder, unwanted)
+                return judge(policy, request, candidates, scores, *about)
+            why = request.with_hint(_NOT_CALIBRATED)
         except WrongTrust as error:
-            return "unjudged", None, None, f"{_NOT_CALIBRATED} {error}"
-        verdict = cast(Verdict, judgements.verdicts[0].replace(" ", "_"))
-        many = None if number is None or request.leaving is not None else HowMany.of(number)
-        if request.understanding is not None and not request.understanding.understood:
-            message = request.understanding.message or "This query is not understood."
-            return "not_understood", judgements, many, message
-        odd = judgements.odd is not None and policy.is_odd(float(judgements.odd[0]))
-        noun = "picture" if request.kind == "image" else "text"
-        why = in_words(verdict, judgements, noun, many, odd, policy.conditions.transferred)
-        return verdict, judgements, many, request.with_hint(why)
+            why = f"{_NOT_CALIBRATED} {error}"
+        hits = shown_hits(self.library, candidates, request.k, None)
+        return Judged("unjudged", None, None, why, hits)
 
     def _leaves_out(self, question: Question) -> bool:
         """Whether what is left out can be judged: a text without another, and a policy."""

@@ -7,12 +7,14 @@
     name      the file's name                        = != ~
     folder    the path of the folder it lies in      = != ~
     tag       any of its tags                        = != ~
-    kind      image or text                          = !=
+    kind      picture, video or text; image is picture  = !=
     year      when it was taken, else modified       = != < <= > >=
     date      the same: 2024, 2024-05 or 2024-05-31  = != < <= > >=
     size      of the file: 800, 20KB, 2MB, 1GiB      = != < <= > >=
     width, height  in pixels                         = != < <= > >=
+    duration  of the whole video: 90, 90s, 2min, 1:30  = != < <= > >=
 
+`field:value` is `field=value`.
 `=` is exact; `~` ignores case and means "contains", or matches as a whole where * or ? is
 in it. What an item does not have (a text's width) compares with nothing, so `=` fails and
 `!=` passes.
@@ -26,6 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from avow.core.errors import BadQuery
+from avow.core.moments import duration_of, seconds_of
 from avow.retrieval.patterns import listed, matches_any
 
 Value = str | int | float
@@ -44,11 +47,13 @@ _COLUMNS = {
     "size": "files.size",
     "width": "items.width",
     "height": "items.height",
+    "duration": "CASE items.kind WHEN 'video' THEN duration_of(items.part) END",
 }
+_KINDS = {"picture": "image", "image": "image", "video": "video", "text": "text"}
 _OPERATORS = {
     **dict.fromkeys(("path", "name", "folder", "tag"), _WORDS),
     "kind": ("=", "!="),
-    **dict.fromkeys(("year", "date", "size", "width", "height"), _ORDER),
+    **dict.fromkeys(("year", "date", "size", "width", "height", "duration"), _ORDER),
 }
 _TAG_LIKE = "EXISTS (SELECT 1 FROM tags WHERE item = items.id AND alike(tag, ?))"
 _MERGED = {
@@ -100,8 +105,9 @@ class Where:
 
     @staticmethod
     def teach(link: sqlite3.Connection) -> None:
-        """Give a connection the comparison that SQLite lacks: `~` beyond ASCII."""
+        """Give a connection what SQLite lacks: `~` beyond ASCII, and lengths of videos."""
         link.create_function("alike", 2, matches_any, deterministic=True)
+        link.create_function("duration_of", 1, duration_of, deterministic=True)
 
 
 @dataclass(frozen=True)
@@ -177,7 +183,7 @@ class _Parser:
         return piece
 
     def _comparison(self) -> Piece:
-        field, operator, value = (self._take() for _ in range(3))
+        field, operator, value = self._operands()
         name, sign = field.text.lower(), operator.text
         if field.kind != "word" or name not in _OPERATORS:
             raise self._wrong(f"expected a field, one of {', '.join(_OPERATORS)}", field)
@@ -193,6 +199,16 @@ class _Parser:
         condition = f"coalesce({condition}, 0)"
         return (f"(NOT {condition})" if sign == "!=" else condition), values
 
+    def _operands(self) -> tuple[_Token, _Token, _Token]:
+        """Field, operator and value; `kind:video` is one word or two."""
+        field = self._take()
+        name, colon, rest = field.text.partition(":")
+        if field.kind != "word" or not colon or name.lower() not in _OPERATORS:
+            return field, self._take(), self._take()
+        place = field.place + len(name)
+        named, equal = _Token("word", name, field.place), _Token("op", "=", place)
+        return named, equal, _Token("word", rest, place + 1) if rest else self._take()
+
     def _compare(self, name: str, sign: str, value: _Token) -> Piece:
         text = _unquoted(value)
         if name == "tag":
@@ -203,8 +219,12 @@ class _Parser:
             return f"alike({_COLUMNS[name]}, ?)", (listed(text),)
         if name in ("year", "date"):
             return self._on_days(name, sign, text, value)
-        if name == "kind" and text not in ("image", "text"):
-            raise self._wrong("expected image or text", value)
+        if name == "kind":
+            if text not in _KINDS:
+                raise self._wrong("expected picture, video or text", value)
+            text = _KINDS[text]
+        if name == "duration":
+            return self._lasting(sign, text, value)
         if name in ("path", "name", "folder", "kind"):
             return f"{_COLUMNS[name]} {sign} ?", (text,)
         return f"{_COLUMNS[name]} {sign} ?", (self._number(name, text, value),)
@@ -217,6 +237,12 @@ class _Parser:
             raise self._wrong(f"expected a number{example}", token)
         number = float(match[1]) * _UNITS[unit]
         return int(number) if number == int(number) and number < 2**53 else number
+
+    def _lasting(self, sign: str, text: str, token: _Token) -> Piece:
+        seconds = seconds_of(text)
+        if seconds is None:
+            raise self._wrong("expected a length such as 90, 90s, 2min or 1:30", token)
+        return f"{_COLUMNS['duration']} {sign} ?", (seconds,)
 
     def _on_days(self, name: str, sign: str, text: str, token: _Token) -> Piece:
         """A year, month or day is a span: before it, in it, after it."""

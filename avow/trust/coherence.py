@@ -93,6 +93,15 @@ def one_of_first(stated: Stated, rho: Float[np.ndarray, " queries"]) -> FirstTen
     return least + rho[:, None] * (most - least)
 
 
+def one_of_some(stated: Float[np.ndarray, " some"], rho: float, anything: float) -> float:
+    """That one of some hits of a query fits: P_k of these hits alone.
+
+    rho, anything: of the query. No hits together are more probable than that anything fits.
+    """
+    least, most = float(stated.max()), min(float(stated.sum()), 1.0)
+    return min(least + rho * (most - least), max(anything, least))
+
+
 def _ends(stated: Stated) -> tuple[FirstTen, FirstTen]:
     """The smallest and the largest that P_k can be, for k = 1 … 10."""
     first = stated[:, :TEN]

@@ -40,7 +40,8 @@ function contents(index) {
     "section",
     {},
     make("dl", { class: "facts" }, [
-      ["Pictures", index.images.toLocaleString("en-GB")],
+      ["Pictures", (index.images - index.moments).toLocaleString("en-GB")],
+      ["Videos", index.videos && `${index.videos.toLocaleString("en-GB")} (${count(index.moments, "moment", "moments")})`],
       ["Texts", index.texts ? index.texts.toLocaleString("en-GB") : null],
       ["Model", index.model],
       ["Fingerprint", index.fingerprint],

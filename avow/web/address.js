@@ -5,6 +5,8 @@ export const FRESH = {
   rewrite: true,
 };
 
+const KINDS = ["image", "picture", "video", "text"];
+
 export function read() {
   const said = new URLSearchParams(location.search);
   const number = (key) => (said.has(key) && !Number.isNaN(+said.get(key)) ? +said.get(key) : null);
@@ -13,7 +15,7 @@ export function read() {
     text: said.get("q") ?? "",
     without: said.get("without") ?? "",
     where: said.get("where") ?? "",
-    kind: said.get("kind") === "text" ? "text" : "image",
+    kind: KINDS.includes(said.get("kind")) ? said.get("kind") : "image",
     k: number("k") || FRESH.k,
     risk: number("risk"),
     like: number("like"),

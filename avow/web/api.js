@@ -34,11 +34,17 @@ export function parameters(given) {
   return new URLSearchParams(kept.filter(([, value]) => value !== undefined));
 }
 
+// The server looks among all that can be seen; pictures or videos alone are a filter.
+function chosen({ kind, where }) {
+  if (kind === "image" || kind === "text") return { kind, where };
+  const only = `kind=${kind}`;
+  return { kind: "image", where: where ? `(${where}) and ${only}` : only };
+}
+
 // One search; with a picture it travels as a form.
 export function search(query, picture, signal) {
   const asked = {
-    text: query.text, without: query.without, where: query.where,
-    kind: query.kind, k: query.k, risk: query.risk, rewrite: query.rewrite ? null : false,
+    text: query.text, without: query.without, ...chosen(query), k: query.k, risk: query.risk, rewrite: query.rewrite ? null : false,
   };
   if (query.like) {
     const { k, where } = asked;
@@ -50,5 +56,7 @@ export function search(query, picture, signal) {
   form.append("image", picture, picture.name || "picture");
   return ask("/api/search", { method: "POST", body: form, signal });
 }
+
+export const media = (id) => `/api/items/${id}/media`;
 
 export const thumbnail = (id, size) => `/api/items/${id}/thumbnail?size=${size}`;

@@ -9,7 +9,7 @@ import * as risk from "./risk.js";
 import * as ticks from "./ticks.js";
 import { banner, state } from "./verdict.js";
 import { show as showWhy } from "./why.js";
-import { count, percent } from "./words.js";
+import { NOUNS, count, percent } from "./words.js";
 
 const UNLIKELY = 0.1; // answers less likely than this wait under a fold
 const pictures = new Map(); // what was dropped, by the name it has in the address
@@ -72,7 +72,8 @@ function tell(result) {
   const likely = result.hits.filter((hit) => !(hit.p_relevant < UNLIKELY));
   const rest = likely.length ? result.hits.filter((hit) => hit.p_relevant < UNLIKELY) : [];
   const first = likely.length ? likely : result.hits;
-  const noun = (many) => count(many, ...(query.kind === "text" ? ["text", "texts"] : ["picture", "pictures"]));
+  const seen = shown.some((hit) => hit.kind === "video") ? query.kind : "picture";
+  const noun = (many) => count(many, ...NOUNS[query.kind === "text" ? "text" : seen]);
   fill(
     find("shown"),
     first.length ? grid(first, { open, question }) : null,
@@ -117,13 +118,15 @@ async function welcome() {
     if (!page.total) return fill(find("shown"), emptyIndex());
     fill(
       find("shown"),
-      make("h2", { class: "section" }, `From your ${count(page.total, "picture", "pictures")}`),
+      make("h2", { class: "section" }, `From your ${count(page.total, ...NOUNS[kindOf(page.items)])}`),
       grid(page.items, { open, wall: true, label: "Some of your pictures" }),
     );
   } catch (error) {
     failed(error);
   }
 }
+
+const kindOf = (items) => (items.some((one) => one.kind === "video") ? "image" : "picture");
 
 function emptyIndex() {
   const first = make("p", {}, "Put some in with ", make("code", {}, "avow index FOLDER"), ".");
@@ -280,7 +283,9 @@ function closed() {
 
 async function loadIndex() {
   index = await ask("/api/index");
-  find("index-line").textContent = count(index.images, "picture", "pictures");
+  const counts = [count(index.images - index.moments, "picture", "pictures")];
+  if (index.videos) counts.push(count(index.videos, "video", "videos"));
+  find("index-line").textContent = counts.join(", ");
   await Promise.all([risk.load(), about.follow()]);
 }
 

@@ -2,7 +2,7 @@
 
 import { send, thumbnail } from "./api.js";
 import { icon, make, meter, say } from "./build.js";
-import { name, percent } from "./words.js";
+import { name, percent, span } from "./words.js";
 
 const said = new Map(); // what was said of an item for the question on the page
 
@@ -28,6 +28,7 @@ function card(hit, place, { open, question, wall }) {
       onclick: () => open(hit),
     },
     face(hit, wall ? 256 : 512),
+    hit.kind === "video" ? make("span", { class: "when" }, span(hit)) : null,
   );
   look.addEventListener("focus", () => onlyStop(look));
   if (wall) return make("li", { class: "card" }, look);
@@ -48,7 +49,8 @@ function card(hit, place, { open, question, wall }) {
 function described(hit) {
   const judged = hit.p_relevant === null || hit.p_relevant === undefined
     ? "" : `, fits with ${percent(hit.p_relevant)}`;
-  const what = hit.kind === "text" ? hit.text : name(hit.path);
+  const when = hit.kind === "video" ? ` ${span(hit)}` : "";
+  const what = hit.kind === "text" ? hit.text : `${name(hit.path)}${when}`;
   return `${hit.rank ? `${hit.rank}. ` : ""}${what}${judged}`;
 }
 

@@ -3,21 +3,23 @@
 import { ask, parameters } from "./api.js";
 import { fill, find, icon, make } from "./build.js";
 import { face, fits, grid, trust } from "./grid.js";
-import { bytes, count, name, percent } from "./words.js";
+import { player, strip } from "./player.js";
+import { bytes, clock, count, name, percent, span } from "./words.js";
 
 let turn = 0; // answers for a picture that is no longer shown are dropped
 
 export async function show(hit, around) {
   const mine = ++turn;
   const panel = find("why");
-  const parts = { words: make("div"), facts: make("div"), similar: make("div") };
-  fill(panel, bar(hit, around), picture(hit, around), parts.words, parts.facts, parts.similar);
+  const parts = Object.fromEntries(["beside", "words", "facts", "similar"].map((one) => [one, make("div")]));
+  fill(panel, bar(hit, around), picture(hit, around), Object.values(parts));
   if (!panel.open) panel.showModal();
   panel.scrollTop = 0;
   const current = () => mine === turn;
   await Promise.all([
     explain(hit, around, parts.words, current),
     tellFacts(hit, parts.facts, current),
+    strip(hit, around, parts.beside, current),
     tellSimilar(hit, around, parts.similar, current),
   ]);
 }
@@ -43,7 +45,9 @@ function bar(hit, { step, close }) {
 }
 
 function picture(hit, { question }) {
-  const heated = make("div", { class: "heated", id: "heated" }, face(hit, 1024));
+  const playing = hit.kind === "video" && hit.end !== undefined;
+  const shape = playing ? player(hit) : face(hit, 1024);
+  const heated = make("div", { class: "heated", id: "heated" }, shape);
   const shown = heated.querySelector("img");
   if (shown) shown.alt = name(hit.path);
   if (hit.width && hit.height) fit(heated, hit.width / hit.height);
@@ -76,10 +80,15 @@ async function explain(hit, { text }, place, current) {
     return;
   }
   if (!current()) return;
-  const heat = told.cells ? overlay(hit, text) : null;
-  fill(place, make("h3", {}, "Why this picture"), list(told, heat), note(told.note ?? READING));
+  // over a film that plays, the heat of one frame would lie over all others
+  const still = !find("heated").querySelector("video");
+  const heat = told.cells && still ? overlay(hit, text) : null;
+  const title = still ? "Why this picture" : "Why this moment";
+  fill(place, make("h3", {}, title), list(told, heat), note(told.note ?? (still ? READING : WORDS)));
 }
 
+const WORDS = "The longer the line under a word, the more the match of the key frame rests on it; "
+  + "a red one speaks against it.";
 const READING = "The longer the line under a word, the more the match rests on it; a red one "
   + "speaks against it. Warm places of the picture carry the match; press a word for its own.";
 
@@ -147,9 +156,13 @@ async function tellFacts(hit, place, current) {
   }
   if (!current()) return;
   if (item.width && item.height) fit(find("heated"), item.width / item.height);
-  if (!hit.path) find("why-name").textContent = name(item.path);
+  if (!hit.path) {
+    find("why-name").textContent = name(item.path);
+    if (item.kind === "video") fill(find("heated"), player(item));
+  }
   const facts = [
     ["File", item.path],
+    ["Moment", item.kind === "video" && `${span({ ...item, ...hit })} of ${clock(item.duration)}`],
     ["Size", item.width ? `${item.width} × ${item.height}, ${bytes(item.size)}` : bytes(item.size)],
     ["Taken", item.taken],
     ["Tags", item.tags?.join(", ")],

@@ -13,6 +13,20 @@ export function risk(share) {
 
 export const name = (path) => (path ? path.split(/[\\/]/).pop() : "");
 
+export function clock(seconds) {
+  const whole = Math.max(Math.floor(seconds), 0);
+  const two = (number) => String(number).padStart(2, "0");
+  const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
+  return hours ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
+}
+
+// "1:12–1:20", as the command line writes it; empty for what is no moment.
+export function span({ start, end }) {
+  if (start === null || start === undefined) return "";
+  const first = Math.round(start);
+  return `${clock(first)}–${clock(Math.max(Math.round(end), first + 1))}`;
+}
+
 export function bytes(size) {
   if (size === null || size === undefined) return "–";
   if (size < 1000) return `${size} bytes`;
@@ -24,6 +38,13 @@ export function bytes(size) {
 export function count(number, one, many) {
   return `${number.toLocaleString("en-GB")} ${number === 1 ? one : many}`;
 }
+
+export const NOUNS = {
+  image: ["picture or moment", "pictures and moments"],
+  picture: ["picture", "pictures"],
+  video: ["moment", "moments"],
+  text: ["text", "texts"],
+};
 
 export const VERDICTS = {
   answer: "Found",

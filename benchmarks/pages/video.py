@@ -56,9 +56,9 @@ def render() -> str:
         "## What decoding costs",
         decoding(cost),
         figures.command(
-            "python benchmarks/quality/video_moments.py --split dev",
-            "python benchmarks/quality/video_moments.py",
-            "python benchmarks/speed/video_decoding.py",
+            "python -m benchmarks.quality.video_moments --split dev",
+            "python -m benchmarks.quality.video_moments",
+            "python -m benchmarks.speed.video_decoding",
         ),
         figures.source(MOMENTS, DECODING),
     )

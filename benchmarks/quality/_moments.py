@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from _made_videos import Plan
 
 from avow.core.shots import Segment
+from benchmarks.quality._made_videos import Plan
 
 Span = tuple[float, float]
 NEAR = 1.0

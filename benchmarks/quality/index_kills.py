@@ -1,6 +1,6 @@
 """Kill `avow index` at random moments: how many items are lost, and how many doubled?
 
-    python -m benchmarks.quality.index_kills [--kills 50] [--files 400]
+    python -m benchmarks.quality.index_kills [--kills 50] [--files 400] [--videos 20]
 
 The real command indexes a folder and is killed by SIGKILL again and again, each time after
 another while; in between, files are added, changed, moved and deleted. At the end it runs
@@ -30,21 +30,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--files", type=int, default=400)
+    parser.add_argument("--videos", type=int, default=20, help="of these files")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        figures = killed(Path(name), chosen.kills, chosen.files, chosen.seed)
+        figures = killed(Path(name), chosen.kills, chosen.files, chosen.seed, chosen.videos)
     path = keep("index_kills", figures)
     print(", ".join(f"{value} {key}" for key, value in figures.items()), "->", path)
 
 
-def killed(place: Path, kills: int, files: int, seed: int = 0) -> dict[str, int]:
-    """How an index looks after so many kills."""
+def killed(
+    place: Path, kills: int, files: int, seed: int = 0, videos: int = 0
+) -> dict[str, int]:
+    """How an index looks after so many kills; videos: how many of the files are."""
     draw = random.Random(seed)
     photos, index = place / "photos", place / "index"
     photos.mkdir()
     for number in range(files):
-        make_picture(photos / f"{number:05}.png", number)
+        make_file(photos / f"{number:05}.{'mp4' if number < videos else 'png'}", number)
     lasts = undisturbed(photos, place / "warm")
     really = fruitless = 0
     while really < kills and fruitless < 5 * kills:
@@ -106,6 +109,26 @@ def undisturbed(photos: Path, index: Path) -> float:
     return time.monotonic() - started
 
 
+def make_file(path: Path, number: int) -> None:
+    make_video(path, number) if path.suffix == ".mp4" else make_picture(path, number)
+
+
+def make_video(path: Path, number: int) -> None:
+    """Three scenes of two seconds, each of sixteen colours."""
+    import av
+
+    draw = np.random.default_rng(number)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=5)
+        stream.width, stream.height, stream.pix_fmt = 64, 64, "yuv420p"
+        for _ in range(3):
+            tones = Image.fromarray(draw.integers(0, 255, (4, 4, 3), np.uint8))
+            large = tones.resize((64, 64), Image.Resampling.NEAREST)
+            for _ in range(10):
+                container.mux(stream.encode(av.VideoFrame.from_image(large)))
+        container.mux(stream.encode())
+
+
 def make_picture(path: Path, number: int) -> None:
     tones = np.random.default_rng(number).integers(0, 255, (4, 4, 3), np.uint8)
     Image.fromarray(tones).resize((32, 32), Image.Resampling.NEAREST).save(path)
@@ -117,14 +140,14 @@ def disturb(photos: Path, draw: random.Random, files: int) -> None:
     draw.shuffle(there)
     part = len(there) // 4
     for path in there[:part]:
-        path.rename(photos / f"moved-{draw.randrange(10**9)}.png")
+        path.rename(photos / f"moved-{draw.randrange(10**9)}{path.suffix}")
     for path in there[part : 2 * part]:
         path.unlink()
     for path in there[2 * part : 3 * part]:
-        make_picture(path, draw.randrange(10**9))
-    for _ in range(max(0, files - len(list(photos.iterdir())))):
+        make_file(path, draw.randrange(10**9))
+    for old in there[part : 2 * part][: max(0, files - len(list(photos.iterdir())))]:
         number = draw.randrange(10**9)
-        make_picture(photos / f"new-{number}.png", number)
+        make_file(photos / f"new-{number}{old.suffix}", number)
 
 
 def compared(photos: Path, index: Path, whole: Path) -> dict[str, int]:
@@ -132,20 +155,23 @@ def compared(photos: Path, index: Path, whole: Path) -> dict[str, int]:
     wanted = {str(path.resolve()) for path in photos.iterdir()}
     with Library.open(index) as library, Library.open(whole) as other:
         ids = library.find()
-        paths = [item.path for item in library.items(ids)]
-        vectors = dict(zip(paths, library.vectors(ids), strict=True))
+        # a video has several items, one a segment
+        places = [(item.path, item.part) for item in library.items(ids)]
+        paths = {path for path, _ in places}
+        vectors = dict(zip(places, library.vectors(ids), strict=True))
         right = other.find()
-        others = zip(other.items(right), other.vectors(right), strict=True)
-        wrong = sum(
-            not np.allclose(vectors.get(item.path, np.nan), vector, atol=1e-6)
-            for item, vector in others
+        expected = [(item.path, item.part) for item in other.items(right)]
+        others = zip(expected, other.vectors(right), strict=True)
+        wrong = len(vectors.keys() - set(expected)) + sum(
+            not np.allclose(vectors.get(place, np.nan), vector, atol=1e-6)
+            for place, vector in others
         )
         rows = library._state.rows
-        doubled = len(paths) - len(set(paths)) + len(rows) - len(set(rows.tolist()))
+        doubled = len(places) - len(vectors) + len(rows) - len(set(rows.tolist()))
     return {
         "files": len(wanted),
-        "lost": len(wanted - set(paths)),
-        "left_over": len(set(paths) - wanted),
+        "lost": len(wanted - paths),
+        "left_over": len(paths - wanted),
         "doubled": doubled,
         "wrong": wrong,
     }

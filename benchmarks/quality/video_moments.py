@@ -1,7 +1,7 @@
 """Which moment of which video: the shipped model over segments of videos that are known.
 
-    python benchmarks/quality/video_moments.py --split dev [--cache DIR]
-    python benchmarks/quality/video_moments.py [--cache DIR]
+    python -m benchmarks.quality.video_moments --split dev [--cache DIR]
+    python -m benchmarks.quality.video_moments [--cache DIR]
 
 Videos are made of photographs of Flickr8k and COCO, eight to a video, in eight styles
 (`_made_videos`). Every caption asks for the time when its photograph is shown, in all videos.
@@ -12,7 +12,6 @@ best of the plainer ways on dev.
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -23,16 +22,14 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
-from _lab import Lab  # noqa: E402
-from _made_videos import STYLES, Plan, make, plan  # noqa: E402
-from _moments import Moment, Span, borders, grown, recalls, window  # noqa: E402
-from _report import RESULTS, keep, read  # noqa: E402
-
-from avow.core import videos  # noqa: E402
-from avow.core.places import avow_home  # noqa: E402
-from avow.core.shots import FrameLog, Segment, ShotSettings, pooled, segments  # noqa: E402
-from avow.data.opening import open_dataset  # noqa: E402
+from avow.core import videos
+from avow.core.places import avow_home
+from avow.core.shots import FrameLog, Segment, ShotSettings, pooled, segments
+from avow.data.opening import open_dataset
+from benchmarks._lab import Lab
+from benchmarks._report import RESULTS, keep, read
+from benchmarks.quality._made_videos import STYLES, Plan, make, plan
+from benchmarks.quality._moments import Moment, Span, borders, grown, recalls, window
 
 SHOTS, AT_ONCE = 8, 8
 SEEDS = {"dev": 21, "test": 22}

@@ -1,6 +1,6 @@
 """What decoding videos costs: CPU beside bare decoding, memory of two hours, damaged files.
 
-    python benchmarks/speed/video_decoding.py [cost] [memory] [damage]
+    python -m benchmarks.speed.video_decoding [cost] [memory] [damage]
 
 cost    40 seconds of 720p, a keyframe every 250 or every 30 frames: frames, segments, vectors
         by Avow against PyAV decoding all frames plus the network alone, CPU seconds of one
@@ -28,13 +28,11 @@ import av
 import numpy as np
 from PIL import Image
 
-sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
-from _report import RESULTS, keep, read  # noqa: E402
-
-from avow.core import clips, videos  # noqa: E402
-from avow.core.errors import AvowError  # noqa: E402
-from avow.core.shots import FrameLog, pooled, segments  # noqa: E402
-from avow.retrieval.encoders.opening import open_encoder  # noqa: E402
+from avow.core import clips, videos
+from avow.core.errors import AvowError
+from avow.core.shots import FrameLog, pooled, segments
+from avow.retrieval.encoders.opening import open_encoder
+from benchmarks._report import RESULTS, keep, read
 
 NAME, SECONDS, ROUNDS, AT_ONCE = "video_decoding", 40, 2, 4
 HOURS, EVERY_FRAME = 2, 40
@@ -142,7 +140,9 @@ def memory(folder: Path) -> dict[str, Any]:
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     done = subprocess.run(
-        [sys.executable, __file__, _CHILD_MEMORY, str(path)], capture_output=True, text=True
+        [sys.executable, "-m", "benchmarks.speed.video_decoding", _CHILD_MEMORY, str(path)],
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -235,7 +235,14 @@ def looked_at(paths: list[Path]) -> tuple[list[str], str]:
     """What a child says of every file, and why it ended before the last."""
     told = paths[0].parent / "told.txt"
     told.unlink(missing_ok=True)
-    arguments = [sys.executable, __file__, _CHILD_DAMAGE, str(told), *map(str, paths)]
+    arguments = [
+        sys.executable,
+        "-m",
+        "benchmarks.speed.video_decoding",
+        _CHILD_DAMAGE,
+        str(told),
+        *map(str, paths),
+    ]
     with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as child:
         number, since = 0, time.monotonic()
         while child.poll() is None:

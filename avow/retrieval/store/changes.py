@@ -121,7 +121,8 @@ def survey(
         listed = ", ".join(repr(str(folder)) for folder in folders)
         raise BadData(
             f"There is nothing to index in {listed}. Expected photographs "
-            f"({formats.titles()}) or texts (.txt, .csv, .jsonl); check the folder."
+            f"({formats.titles()}), videos ({', '.join(formats.VIDEO_SUFFIXES)}) or texts "
+            "(.txt, .csv, .jsonl); check the folder."
         )
     return changes
 
@@ -143,7 +144,7 @@ def skipped_files(link: sqlite3.Connection) -> list[tuple[str, str]]:
 def _may_work_now(stat: FileStat) -> bool:
     """Whether a file that could not be read may be readable now."""
     installed = formats.may_be_readable_now(stat.suffix)
-    return os.access(stat.path, os.R_OK) if installed is None else installed
+    return installed is not False and os.access(stat.path, os.R_OK)
 
 
 def _noted_folders(index: Path) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from avow.core.errors import BadQuery
+from avow.core.moments import duration_of
 from avow.core.shapes import Int64
 from avow.retrieval.patterns import matches_any
 from avow.retrieval.store.catalogue import damage_told, open_catalogue, reading
@@ -63,13 +64,14 @@ def choose(
             check.check(link)
         end = time.monotonic() + seconds
         link.create_function("alike", 2, alike, deterministic=True)
+        link.create_function("duration_of", 1, duration_of, deterministic=True)
         link.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
         try:
             rows = link.execute(
                 "SELECT items.id FROM items NOT INDEXED CROSS JOIN files "
                 "ON files.id = items.file "
-                f"WHERE items.gone = 0 AND items.kind = ? AND ({condition})",
-                [kind, *values],
+                f"WHERE items.gone = 0 AND (items.kind = 'text') = ? AND ({condition})",
+                [kind == "text", *values],
             )
             return np.fromiter((row[0] for row in rows), np.int64)
         except sqlite3.OperationalError as error:

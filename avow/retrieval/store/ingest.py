@@ -1,20 +1,25 @@
 """One pass over the files that must be read: threads read ahead, the encoder never waits.
 
 jobs -> [load in threads, a bounded number ahead] -> entries -> encode -> Writer.file
+
+A video is decoded when its turn comes, beside the encoder, as its segments depend on vectors.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
 
 from avow.core.errors import BadFeatures
+from avow.core.formats import is_video
 from avow.core.searching import LONGEST_TEXT, Encoder
 from avow.retrieval.store.changes import Job, Survey, skipped_files
 from avow.retrieval.store.reading import Fresh, Loaded, Unreadable, load
 from avow.retrieval.store.report import Absent, Progress, Report
+from avow.retrieval.store.video_reading import FPS, Stopped, read_segments
 from avow.retrieval.store.writer import Entry, Filing, Writer
 
 
@@ -29,9 +34,13 @@ class Run:
         batch: int,
         workers: int,
         prune: bool = False,
+        fps: float = FPS,
     ):
-        """prune: forget missing files even where they are most of a folder."""
-        self.prune = prune
+        """prune: forget missing files even where they are most of a folder.
+
+        fps: frames a second that are looked at in videos.
+        """
+        self.prune, self.fps = prune, fps
         self.writer, self.encoder, self.changes = writer, encoder, changes
         self.batch, self.workers, self.link = batch, workers, writer.link
         self.report = Report(unchanged=changes.unchanged)
@@ -43,6 +52,7 @@ class Run:
         for number, (_, content) in changes.missing.items():
             self.homeless.setdefault(content, []).append(number)
         self.stored_contents = {row[0] for row in self.link.execute(_CONTENTS, self._space())}
+        self.stored_videos = self._stored_videos()
 
     def go(self, progress: Callable[[Progress], None], stop: Callable[[], bool]) -> Report:
         total = len(self.changes.jobs)
@@ -51,7 +61,11 @@ class Run:
         pool = ThreadPoolExecutor(self.workers, "avow-read")
         try:
             for done, (job, future) in enumerate(self._ahead(pool), 1):
-                self._take(job, future)
+                try:
+                    self._take(job, future, stop)
+                except Stopped:
+                    self.report.stopped = True
+                    break
                 if len(self.waiting) >= self.batch:
                     self._flush()
                 progress(Progress(done, total, self.refused))
@@ -81,18 +95,19 @@ class Run:
     def _ahead(self, pool: ThreadPoolExecutor) -> Iterator[tuple[Job, Future[Loaded]]]:
         """Files in order, a bounded number of them being read meanwhile."""
         waiting: deque[tuple[Job, Future[Loaded]]] = deque()
+        stored = self.stored_contents | self.stored_videos.keys()
         for job in self.changes.jobs:
-            waiting.append(
-                (job, pool.submit(load, job.stat, self.encoder.prepare, self.stored_contents))
-            )
+            waiting.append((job, pool.submit(load, job.stat, self.encoder.prepare, stored)))
             if len(waiting) > 2 * self.batch + self.workers:
                 yield waiting.popleft()
         while waiting:
             yield waiting.popleft()
 
-    def _take(self, job: Job, future: Future[Loaded]) -> None:
+    def _take(self, job: Job, future: Future[Loaded], stop: Callable[[], bool]) -> None:
         try:
             loaded = future.result()
+            if is_video(job.stat.suffix) and not loaded.is_stored:
+                loaded.items.extend(self._segments(loaded, stop))
         except Unreadable as error:
             self._refuse(job, error)
             return
@@ -110,6 +125,9 @@ class Run:
             self.report.new += 1
         else:
             self.report.unchanged += 1
+
+    def _segments(self, loaded: Loaded, stop: Callable[[], bool]) -> list[Fresh]:
+        return read_segments(loaded.stat, loaded.content, self.encoder, self.fps, stop)
 
     def _refuse(self, job: Job, error: Unreadable) -> None:
         """List a file as skipped; forget its items, unless it may be readable later."""
@@ -140,7 +158,7 @@ class Run:
         rows = self.link.execute(_ITEMS, [*self._space(), number])
         stored = {part: rest for part, *rest in rows}
         wanted = []
-        for fresh in [self._twin(loaded.content)] if loaded.is_stored else loaded.items:
+        for fresh in self._twins(loaded.content) if loaded.is_stored else loaded.items:
             item, content, row = stored.get(fresh.part, (None, None, None))
             same = content == fresh.content
             if same and item is not None:
@@ -155,17 +173,30 @@ class Run:
                 self._flush()
         return bool(wanted)
 
-    def _twin(self, content: str) -> Fresh:
-        """A picture whose content is in the index already, as it was read then."""
-        number, row, width, height, taken, look = self.link.execute(
-            _TWIN, [*self._space(), content]
-        ).fetchone()
+    def _twins(self, content: str) -> list[Fresh]:
+        """The items of a content that is in the index already, as they were read then."""
+        if content in self.stored_videos:
+            number = self.stored_videos[content]
+            rows = self.link.execute(_SEGMENTS, [*self._space(), content, number]).fetchall()
+        else:
+            rows = [self.link.execute(_TWIN, [*self._space(), content]).fetchone()]
+        return [self._twin(content, *row) for row in rows]
+
+    def _twin(
+        self, content: str, number: int, row: int, part: str, kind: str, *about: Any
+    ) -> Fresh:
         tags = self.link.execute("SELECT tag FROM tags WHERE item = ?", [number]).fetchall()
         return Fresh(
-            *("", "image", content, None, width, height, taken, look),
+            *(part, kind, content, None, *about),
             tags=tuple(tag for (tag,) in tags),
             vector=self.writer.vector(row),
         )
+
+    def _stored_videos(self) -> dict[str, int]:
+        """Contents of videos of which every segment has a row, each with its file's number."""
+        if not any(is_video(job.stat.suffix) for job in self.changes.jobs):
+            return {}
+        return dict(self.link.execute(_VIDEOS, self._space()))
 
     def _flush(self) -> None:
         if self.waiting:
@@ -198,12 +229,18 @@ class Run:
 
 
 # what was marked as gone in this run still has its row
-_STORED = """
-FROM items JOIN stored ON item = items.id AND model = ? AND generation = ?
-WHERE kind = 'image' AND part = ''
+_ROWS = "FROM items JOIN stored ON item = items.id AND model = ? AND generation = ? "
+_PICTURE = _ROWS + "WHERE kind = 'image' AND part = ''"
+_CONTENTS = "SELECT DISTINCT content " + _PICTURE
+_ABOUT = "SELECT items.id, row, part, kind, width, height, taken, look "
+_TWIN = _ABOUT + _PICTURE + " AND content = ?"
+_SEGMENTS = _ABOUT + _ROWS + "WHERE kind = 'video' AND content = ? AND file = ?"
+_VIDEOS = """
+SELECT files.content, files.id FROM items JOIN files ON files.id = items.file
+LEFT JOIN stored ON item = items.id AND model = ? AND generation = ?
+WHERE kind = 'video' AND items.gone = 0 AND files.gone = 0 AND items.content = files.content
+GROUP BY files.id HAVING count(*) = count(row)
 """
-_CONTENTS = "SELECT DISTINCT content " + _STORED
-_TWIN = "SELECT items.id, row, width, height, taken, look " + _STORED + " AND content = ?"
 _ITEMS = """
 SELECT part, items.id, content, row FROM items
 LEFT JOIN stored ON item = items.id AND model = ? AND generation = ?

@@ -12,6 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from avow.core.moments import Moment
 from avow.core.searching import LONGEST_TEXT
 from avow.retrieval.store.indexed_folders import outside
 from avow.retrieval.store.row_checksums import damaged, intact, is_sealed, seal_tags
@@ -22,7 +23,7 @@ TAG_LETTERS = 200
 
 @dataclass(frozen=True)
 class Item:
-    """A photograph or a text of an index."""
+    """A photograph, a moment of a video or a text of an index."""
 
     id: int
     kind: str
@@ -40,6 +41,11 @@ class Item:
     same_as: int | None
     tags_total: int = 0
     """How many there are."""
+
+    @property
+    def moment(self) -> Moment | None:
+        """When it is shown in its video; None for pictures and texts."""
+        return Moment.parse(self.part) if self.kind == "video" else None
 
 
 def read_items(link: sqlite3.Connection, ids: list[int], index: Path) -> dict[int, Item]:
@@ -79,6 +85,23 @@ def _item(row: tuple[Any, ...], tags: list[str]) -> Item:
         same_as=row[11],
         tags_total=len(tags),
     )
+
+
+def read_segments(link: sqlite3.Connection, number: int) -> list[int]:
+    """The live segments of the video that an item is of, in order of time."""
+    rows = link.execute(
+        "SELECT id, part FROM items WHERE gone = 0 AND kind = 'video' AND file = "
+        "(SELECT file FROM items WHERE id = ? AND kind = 'video')",
+        [number],
+    )
+    times = {row[0]: moment.start for row in rows if (moment := Moment.parse(row[1]))}
+    return sorted(times, key=lambda item: (times[item], item))
+
+
+def count_videos(link: sqlite3.Connection) -> tuple[int, int]:
+    """Files of videos, and segments of them."""
+    query = "SELECT count(DISTINCT file), count(*) FROM items WHERE kind = 'video' AND gone = 0"
+    return link.execute(query).fetchone()
 
 
 class ItemCheck:

@@ -25,7 +25,7 @@ def group_alike(writer: Writer) -> None:
     ids, vectors = writer.live(), writer.vectors()
     looks = dict(
         writer.link.execute(
-            "SELECT id, look FROM items WHERE gone = 0 AND kind = 'image' AND look NOT NULL"
+            "SELECT id, look FROM items WHERE gone = 0 AND kind != 'text' AND look NOT NULL"
         )
     )
     rows = np.array([row for row, item in enumerate(ids.tolist()) if item in looks], np.int64)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,13 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
 from avow.core import photographs
-from avow.core.formats import is_picture, may_be_readable_now
+from avow.core.formats import (
+    NEEDS_PYAV,
+    is_picture,
+    is_video,
+    may_be_readable_now,
+    videos_are_readable,
+)
 from avow.retrieval.store.walk import TABLES, FileStat
 
 LARGEST_FILE = 512 * 2**20
@@ -31,6 +38,7 @@ MOST_TAGS = 256
 LONGEST_TAG = 200
 """Characters; a longer tag is left out, as a cut one would be another."""
 _LONGEST_PART = 1000
+_READ_AT_ONCE = 2**20
 _KEYWORDS = 0x9C9E
 _MOMENT = re.compile(r"(\d{4}):(\d\d):(\d\d)(?: (\d\d):(\d\d):(\d\d))?", re.ASCII)
 
@@ -68,6 +76,7 @@ class Loaded:
     stat: FileStat
     content: str
     items: list[Fresh] = field(default_factory=list)
+    """Of a video none yet: `video_reading` makes them while its frames are encoded."""
     is_stored: bool = False
 
 
@@ -78,7 +87,8 @@ def load(
 ) -> Loaded:
     """Read one file.
 
-    stored_contents: hashes of pictures whose vectors are stored; these are not decoded.
+    stored_contents: hashes of pictures and videos whose vectors are stored; these are not
+    decoded.
     """
     try:
         return _load(stat, prepare, stored_contents)
@@ -95,6 +105,9 @@ def _load(
     prepare: Callable[[Image.Image], np.ndarray],
     stored_contents: Container[str],
 ) -> Loaded:
+    if is_video(stat.suffix):
+        content, stat = _hashed(stat)
+        return Loaded(stat, content, is_stored=content in stored_contents)
     data, stat = _bytes_of(stat)
     content = hashlib.sha256(data).hexdigest()[:32]
     if is_picture(stat.suffix):
@@ -113,6 +126,31 @@ def _load(
 
 
 def _bytes_of(stat: FileStat) -> tuple[bytes, FileStat]:
+    with _opened(stat) as (stream, about):
+        if about.st_size > LARGEST_FILE:
+            raise Unreadable(f"{about.st_size} bytes; {LARGEST_FILE} at most")
+        data = stream.read(LARGEST_FILE)
+    if not data:
+        raise Unreadable("empty: zero bytes")
+    return data, FileStat(stat.path, about.st_size, about.st_mtime_ns, about.st_ino)
+
+
+def _hashed(stat: FileStat) -> tuple[str, FileStat]:
+    """The hash of a video, read piece by piece: videos may be larger than memory."""
+    if not videos_are_readable():
+        raise Unreadable(NEEDS_PYAV, again=True)
+    digest = hashlib.sha256()
+    with _opened(stat) as (stream, about):
+        while piece := stream.read(_READ_AT_ONCE):
+            digest.update(piece)
+    if not about.st_size:
+        raise Unreadable("empty: zero bytes")
+    changed = FileStat(stat.path, about.st_size, about.st_mtime_ns, about.st_ino)
+    return digest.hexdigest()[:32], changed
+
+
+@contextmanager
+def _opened(stat: FileStat) -> Iterator[tuple[io.BufferedIOBase, os.stat_result]]:
     try:
         # a file that became a pipe since it was listed must not hold us up
         handle = os.open(stat.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -120,14 +158,9 @@ def _bytes_of(stat: FileStat) -> tuple[bytes, FileStat]:
             about = os.fstat(handle)
             if about.st_ino != stat.inode:  # a link may have taken its place
                 raise Unreadable("replaced while it was being read", again=True)
-            if about.st_size > LARGEST_FILE:
-                raise Unreadable(f"{about.st_size} bytes; {LARGEST_FILE} at most")
-            data = stream.read(LARGEST_FILE)
+            yield stream, about
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror or error})", again=True) from error
-    if not data:
-        raise Unreadable("empty: zero bytes")
-    return data, FileStat(stat.path, about.st_size, about.st_mtime_ns, about.st_ino)
 
 
 def _picture(

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from avow.core.formats import NEEDS_PYAV, VIDEO_INSTALL
+
 
 @dataclass
 class Report:
@@ -25,6 +27,23 @@ class Report:
     """Folders of which most files are missing; these were kept, unless `prune` was given."""
     trust: str = ""
     """What was done to judge searches of a model that brings no policy; see `transfer`."""
+
+    @property
+    def videos_left_out(self) -> str:
+        """One sentence about videos that cannot be read here; empty where there are none."""
+        count = sum(why == NEEDS_PYAV for _, why in self.skipped)
+        if not count:
+            return ""
+        left = "1 video was left out" if count == 1 else f"{count} videos were left out"
+        return (
+            f"{left}: reading videos needs PyAV. Install it with {VIDEO_INSTALL} and run the "
+            "same command again."
+        )
+
+    @property
+    def unreadable(self) -> list[tuple[str, str]]:
+        """What was skipped for a reason of its own, which no package removes."""
+        return [(path, why) for path, why in self.skipped if why != NEEDS_PYAV]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {

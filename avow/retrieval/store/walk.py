@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from avow.core.errors import BadData
-from avow.core.formats import is_picture
+from avow.core.formats import is_picture, is_video
 
 OUTSIDE = "a link that leads out of the indexed folders; index what it leads to itself"
 TEXTS = frozenset([".txt"])
@@ -58,7 +58,7 @@ class Walk:
 
 
 def walk(folders: Iterable[str | Path], leave_out: Path | None = None) -> Walk:
-    """Every file below `folders` that looks like a photograph or a text.
+    """Every file below `folders` that looks like a photograph, a video or a text.
 
     leave_out: a folder not to enter, such as the index itself.
     """
@@ -99,7 +99,7 @@ def _roots(folders: Iterable[str | Path]) -> list[str]:
         if not os.path.exists(path):
             raise BadData(
                 f"There is no folder {readable(str(folder))!r}. Expected a folder of "
-                "photographs or texts; check its spelling, or mount its disk."
+                "photographs, videos or texts; check its spelling, or mount its disk."
             )
         real.append(path)
     real = sorted(set(real))
@@ -170,7 +170,7 @@ def _follow(link: str, listing: Walk, without: str) -> None:
 
 def _indexable(path: str) -> bool:
     suffix = os.path.splitext(path)[1].lower()
-    return suffix in TEXTS or suffix in TABLES or is_picture(suffix)
+    return suffix in TEXTS or suffix in TABLES or is_picture(suffix) or is_video(suffix)
 
 
 def _meet(path: str, listing: Walk) -> None:

@@ -1,0 +1,251 @@
+"""Videos in an index: segments, changes, moves, copies, broken files, missing PyAV."""
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from encoders import ColourEncoder, picture
+from moving import HOLIDAY, write_video
+
+from avow.core import formats
+from avow.core.errors import BadData
+from avow.core.moments import Moment, clock, seconds_of
+from avow.retrieval.indexing import index_folders
+from avow.retrieval.library import Library
+from avow.retrieval.store.inspection import inspect_index
+
+pytest.importorskip("av")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a video of three scenes and two pictures."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    write_video(folder / "holiday.mp4", HOLIDAY)
+    picture("yellow").save(folder / "yellow.png")
+    picture("white").save(folder / "white.png")
+    return folder
+
+
+def run(folder: Path, encoder: ColourEncoder | None = None, **more):
+    chosen = encoder or ColourEncoder()
+    return index_folders([folder], index=folder.parent / "index", encoder=chosen, **more)
+
+
+def moments(folder: Path) -> dict[str, list[Moment]]:
+    """The moments of every video of the index, by the name of its file."""
+    found: dict[str, list[Moment]] = {}
+    with Library.open(folder.parent / "index") as library:
+        for item in library.items(library.find(None, "image")):
+            moment = Moment.parse(item.part)
+            assert (moment is not None) == (item.kind == "video")
+            if moment is not None:
+                found.setdefault(Path(item.path).name, []).append(moment)
+    return {name: sorted(listed, key=lambda one: one.start) for name, listed in found.items()}
+
+
+def test_a_video_becomes_segments_that_cover_it_without_gaps(place: Path):
+    report = run(place)
+    assert (report.new, report.skipped) == (3, [])
+    parts = moments(place)["holiday.mp4"]
+    assert parts[0].start == pytest.approx(0, abs=0.1)
+    assert parts[-1].end == pytest.approx(13, abs=0.2)
+    for before, after in pairwise(parts):
+        assert before.end == pytest.approx(after.start, abs=1e-3)
+    for part in parts:
+        assert part.start <= part.key <= part.end
+        assert part.duration == pytest.approx(13, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    "colour, start, end", [("red", 0, 4), ("green", 4, 9), ("blue", 9, 13)]
+)
+def test_the_nearest_segment_to_a_colour_lies_in_its_scene(place, colour, start, end):
+    run(place)
+    encoder = ColourEncoder()
+    with Library.open(place.parent / "index", encoder) as library:
+        ids, _ = library.search(encoder.encode_texts([colour]), 1)
+        item = library.items(ids[0])[0]
+    moment = Moment.parse(item.part)
+    assert moment is not None and (item.width, item.height) == (64, 48)
+    assert start - 0.2 <= moment.key <= end + 0.2
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.mov", "a.m4v", "a.avi", "a.webm"])
+def test_every_container_is_indexed(tmp_path: Path, name: str):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    write_video(folder / name, [("red", 2), ("blue", 2)])
+    assert run(folder).new == 1
+    assert moments(folder)[name][-1].end == pytest.approx(4, abs=0.3)
+
+
+def test_a_second_run_reads_nothing(place: Path):
+    run(place)
+    encoder = ColourEncoder()
+    report = run(place, encoder)
+    assert (report.new, report.changed, report.unchanged) == (0, 0, 3)
+    assert encoder.photographs == 0
+
+
+def test_more_frames_a_second_look_at_more_frames(place: Path):
+    once, twice = ColourEncoder(), ColourEncoder()
+    run(place, once)
+    run(place, twice, rebuild=True, fps=2.0)
+    assert 13 + 2 <= once.photographs <= 20
+    assert 26 + 2 <= twice.photographs <= 33
+    assert moments(place)["holiday.mp4"][-1].end == pytest.approx(13, abs=0.2)
+    assert inspect_index(place.parent / "index") == []
+
+
+def test_wrong_frames_a_second_are_refused(place: Path):
+    with pytest.raises(BadData) as caught:
+        run(place, fps=0.0)
+    assert str(caught.value) == (
+        "The frames a second are 0.0. Expected 0.01 to 30; 1 is usual."
+    )
+
+
+def test_a_changed_video_gives_new_segments(place: Path):
+    run(place)
+    before = moments(place)["holiday.mp4"]
+    write_video(place / "holiday.mp4", [("black", 6)])
+    report = run(place)
+    assert report.changed == 1
+    after = moments(place)["holiday.mp4"]
+    assert after[-1].end == pytest.approx(6, abs=0.2) and after != before
+
+
+def test_a_deleted_video_takes_all_its_segments_along(place: Path):
+    run(place)
+    (place / "holiday.mp4").unlink()
+    assert run(place).deleted == 1
+    assert moments(place) == {}
+
+
+def test_a_moved_video_keeps_its_items_and_is_not_decoded(place: Path):
+    run(place)
+    with Library.open(place.parent / "index") as library:
+        numbers = library.find(None, "image")
+    (place / "holiday.mp4").rename(place / "summer.mp4")
+    encoder = ColourEncoder()
+    report = run(place, encoder)
+    assert (report.moved, encoder.photographs) == (1, 0)
+    with Library.open(place.parent / "index") as library:
+        assert np.array_equal(library.find(None, "image"), numbers)
+    assert list(moments(place)) == ["summer.mp4"]
+
+
+def test_a_copied_video_is_not_decoded_again(place: Path):
+    run(place)
+    shutil.copy(place / "holiday.mp4", place / "copy.mp4")
+    encoder = ColourEncoder()
+    assert run(place, encoder).new == 1
+    assert encoder.photographs == 0
+    both = moments(place)
+    assert both["copy.mp4"] == both["holiday.mp4"]
+
+
+def test_near_duplicates_are_grouped_over_videos(place: Path):
+    shutil.copy(place / "holiday.mp4", place / "copy.mp4")
+    run(place, dedupe=True)
+    count = len(moments(place)["copy.mp4"])
+    with Library.open(place.parent / "index") as library:
+        items = library.items(library.find(None, "image"))
+    alike = [item for item in items if item.kind == "video" and item.same_as is not None]
+    assert len(alike) >= count
+
+
+@pytest.mark.parametrize(
+    "content, why",
+    [(b"", "empty: zero bytes"), (b"no video at all" * 50, ""), (None, "")],
+)
+def test_a_broken_video_is_listed_and_the_others_are_read(place, content, why):
+    if content is None:  # a header without the pictures that it promises
+        content = (place / "holiday.mp4").read_bytes()[:60]
+    (place / "broken.mp4").write_bytes(content)
+    report = run(place)
+    assert report.new == 3
+    [(path, reason)] = report.skipped
+    assert Path(path).name == "broken.mp4" and why in reason and reason
+    assert run(place).skipped == report.skipped
+
+
+def test_without_pyav_pictures_are_indexed_and_one_sentence_tells(place, monkeypatch):
+    write_video(place / "second.webm", [("red", 1)])
+    monkeypatch.setattr(formats.importlib.util, "find_spec", _no_av)
+    report = run(place)
+    assert report.new == 2
+    assert report.unreadable == []
+    assert report.videos_left_out == (
+        "2 videos were left out: reading videos needs PyAV. Install it with "
+        "pip install 'avow[video]' and run the same command again."
+    )
+    monkeypatch.undo()
+    report = run(place)
+    assert (report.new, report.videos_left_out) == (2, "")
+
+
+def test_without_pyav_videos_that_are_indexed_stay(place, monkeypatch):
+    run(place)
+    before = moments(place)
+    monkeypatch.setattr(formats.importlib.util, "find_spec", _no_av)
+    run(place)
+    assert moments(place) == before
+
+
+def _no_av(name, *rest, found=formats.importlib.util.find_spec):
+    return None if name == "av" else found(name, *rest)
+
+
+def test_a_stop_inside_a_video_keeps_the_files_before_it(place: Path):
+    asked = iter(range(10_000))
+    report = run(place, stop=lambda: next(asked) >= 1)
+    assert report.stopped
+    report = run(place)
+    assert not report.stopped and len(moments(place)["holiday.mp4"]) >= 3
+    assert inspect_index(place.parent / "index") == []
+
+
+def test_an_animated_gif_is_one_picture(tmp_path: Path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    first, *rest = [picture(name) for name in ("red", "green", "blue")]
+    first.save(folder / "moving.gif", save_all=True, append_images=rest, duration=500)
+    assert run(folder).new == 1
+    with Library.open(folder.parent / "index") as library:
+        [item] = library.items(library.find(None, "image"))
+    assert (item.kind, item.part) == ("image", "")
+
+
+def test_moments_are_written_and_read():
+    moment = Moment(72.0, 80.25, 75.5, 4000.0)
+    assert Moment.parse(moment.part) == moment
+    assert str(moment) == "1:12\N{EN DASH}1:20"
+    assert str(Moment(3600.0, 3661.0, 3600.0, 4000.0)) == "1:00:00\N{EN DASH}1:01:01"
+    assert Moment.parse("7") is None and Moment.parse("") is None
+    assert clock(59.9) == "0:59"
+
+
+@pytest.mark.parametrize(
+    "text, seconds",
+    [
+        *(("90", 90), ("90s", 90), ("1.5min", 90), ("2h", 7200), ("1:30", 90)),
+        *(("1:02:03", 3723), ("1:75", None), ("1:60:00", None), ("long", None), ("", None)),
+    ],
+)
+def test_lengths_of_time_are_read(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.slow
+def test_kills_while_videos_are_indexed_lose_and_double_nothing(tmp_path: Path):
+    """The real command, killed twice; the benchmark does it fifty times."""
+    from benchmarks.quality.index_kills import killed  # with torch
+
+    found = killed(tmp_path, kills=2, files=16, videos=8)
+    harm = {"lost": 0, "left_over": 0, "doubled": 0, "wrong": 0}
+    assert found == {"kills": 2, "files": 16} | harm
