@@ -12,6 +12,7 @@ from dataclasses import is_dataclass
 from functools import partial, wraps
 from inspect import Parameter, isclass, iscoroutinefunction, isfunction, isgeneratorfunction
 from inspect import signature as signature_of
+from types import FunctionType
 from typing import Any, ForwardRef, Literal, get_args, get_origin
 
 import jaxtyping
@@ -44,7 +45,7 @@ def checked(subject: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
     return _jaxtyped(subject, typechecker=typechecker)
 
 
-def _with_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_shapes(function: FunctionType) -> Callable[..., Any]:
     """The same function; an axis has one size in all arguments and in the result."""
     check = _check(function)
     if iscoroutinefunction(function):  # its result comes later
@@ -78,22 +79,27 @@ def _in_context(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
 
-def _given_result(function: Callable[..., Any]) -> Callable[..., Any]:
+def _given_result(function: FunctionType) -> Callable[..., Any]:
     """A function with the same annotations that returns its own first argument."""
     kinds = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
     listed, separated = ["_result"], False
-    parameters = signature_of(function).parameters.values()
-    for number, parameter in enumerate(parameters):
+    for parameter in signature_of(function).parameters.values():
         separated |= parameter.kind is Parameter.VAR_POSITIONAL
         if parameter.kind is Parameter.KEYWORD_ONLY and not separated:
             listed.append("*")
             separated = True
-        given = f" = defaults[{number}]" if parameter.default is not Parameter.empty else ""
-        listed.append(kinds.get(parameter.kind, "") + parameter.name + given)
-    room = {"defaults": [parameter.default for parameter in parameters]}
+        default = "" if parameter.default is Parameter.empty else " = None"
+        listed.append(kinds.get(parameter.kind, "") + parameter.name + default)
+    room: dict[str, Any] = {}
     exec(f"def replayed({', '.join(listed)}): return _result", room)
-    replayed: Any = room["replayed"]
+    # in the module of the function, where the names in its annotations are looked up
+    replayed = FunctionType(room["replayed"].__code__, function.__globals__)
+    replayed.__defaults__, replayed.__kwdefaults__ = (
+        function.__defaults__,
+        function.__kwdefaults__,
+    )
     replayed.__annotations__ = dict(function.__annotations__)
+    replayed.__qualname__ = function.__qualname__
     return replayed
 
 

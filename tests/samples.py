@@ -1,6 +1,7 @@
 """Small made-up inputs that several test files share."""
 
 import importlib
+import os
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from avow.core.contracts import Regions, Tokens
 from avow.core.datasets import PairedDataset
@@ -38,6 +40,13 @@ def benchmark(name: str) -> ModuleType:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parent.parent / "benchmarks"))
         return importlib.import_module(name)
+
+
+def examples(short: int, long: int) -> settings:
+    """So many examples of a property, and so many in the long form."""
+    return settings(
+        deadline=None, max_examples=long if os.environ.get("AVOW_LONG_TESTS") else short
+    )
 
 
 @cache

@@ -32,6 +32,15 @@ class Pair:
 
 
 @under_check
+@dataclass(frozen=True)
+class Rows:
+    rows: Float[Tensor, "rows width"]
+
+    def halves(self, at: int = 1) -> tuple["Rows", Float[Tensor, "rest width"]]:
+        return Rows(self.rows[:at]), self.rows[int(self.rows[0, 0]) :]
+
+
+@under_check
 def plain(count: int) -> str:
     return "x" * count if count else None  # type: ignore[return-value]
 
@@ -73,6 +82,14 @@ def test_what_passed_once_is_checked_where_it_differs():
         first(rows, 1, names=[1])
     with pytest.raises(TypeError):
         first(rows, 1, names={"a"})
+
+
+def test_names_in_annotations_are_looked_up_where_the_function_is():
+    class Halved(Rows):
+        halves = under_check(Rows.halves)
+
+    assert len(Halved(torch.ones(4, 2)).halves()[1]) == 3
+    assert len(Halved(2 * torch.ones(4, 2)).halves()[1]) == 2  # a result that is new
 
 
 def test_fields_of_a_dataclass_are_checked_together():
