@@ -44,13 +44,13 @@ sample: setup
 check: setup
 	@$(IN_VENV) scripts/check
 
-test: check
+test: setup
 	@browser="$$(scripts/browser)" && \
-	  $(IN_VENV) AVOW_CHROMIUM="$$browser" scripts/test
+	  $(IN_VENV) AVOW_CHROMIUM="$$browser" scripts/verify
 
-test-long: check
+test-long: setup
 	@browser="$$(scripts/browser)" && \
-	  $(IN_VENV) AVOW_CHROMIUM="$$browser" AVOW_LONG_TESTS=1 scripts/test -m "not gpu"
+	  $(IN_VENV) AVOW_CHROMIUM="$$browser" AVOW_LONG_TESTS=1 scripts/verify -m "not gpu"
 
 docs: setup
 	@$(IN_VENV) scripts/docs

@@ -5,6 +5,7 @@ success either, so each one is named with its reason at the end of every run.
 """
 
 import faulthandler
+import gc
 import os
 from collections.abc import Generator, Iterator
 
@@ -12,6 +13,7 @@ import checked_shapes
 import pytest
 
 checked_shapes.install()  # before anything imports the package
+gc.disable()  # until all is collected: what is imported stays
 
 from browser import browser, pages, visit  # noqa: E402
 from hypothesis import settings  # noqa: E402
@@ -65,6 +67,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # a million objects of imported modules, which no collection need look at
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,11 +1,13 @@
 """Small made-up inputs that several test files share."""
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from hypothesis import settings
 
 from avow.core.contracts import Regions, Tokens
 from avow.core.datasets import PairedDataset
@@ -28,6 +30,13 @@ SMALLER = {
     "vsrn": {"caption_dim": 16, "caption_word_dim": 8},
 }
 """Settings with which a method learns the small recipe in a minute."""
+
+
+def examples(short: int, long: int) -> settings:
+    """So many examples of a property, and so many in the long form."""
+    return settings(
+        deadline=None, max_examples=long if os.environ.get("AVOW_LONG_TESTS") else short
+    )
 
 
 @cache

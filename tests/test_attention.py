@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from samples import SIZES, regions, tokens
+from samples import SIZES, examples, regions, tokens
 from torch import Tensor
 
 from avow import losses
@@ -86,7 +86,7 @@ def cosines(one: Tensor, other: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize("aggregate", get_args(scan.Aggregate))
 @pytest.mark.parametrize("direction", get_args(scan.Direction))
-@settings(deadline=None, max_examples=25)
+@examples(10, 25)
 @given(counts, counts, seeds, st.sampled_from(get_args(FocusNorm)))
 def test_scan_equals_a_loop(direction, aggregate, images, texts, seed, norm):
     (visual, each_image), (text, each_text) = items(images, seed), items(texts, seed + 1)
@@ -134,7 +134,7 @@ def steps_of(memory: Memory | None, query: Tensor, context: Tensor, steps: int) 
 
 @pytest.mark.parametrize("memory_norm", [False, True])
 @pytest.mark.parametrize("mode", get_args(imram.Mode))
-@settings(deadline=None, max_examples=15)
+@examples(6, 15)
 @given(counts, counts, seeds, st.integers(1, 3))
 def test_imram_equals_a_loop(mode, memory_norm, images, texts, seed, steps):
     torch.manual_seed(seed)
@@ -237,7 +237,7 @@ def acmnet_loop(method: Partwise, visual: Regions, text: Tokens) -> Tensor:
 @pytest.mark.parametrize("norm", get_args(NormKind))
 @pytest.mark.parametrize("reduce", get_args(acmnet.Reduce))
 @pytest.mark.parametrize("grounded", ["image", "text"])
-@settings(deadline=None, max_examples=10)
+@examples(4, 10)
 @given(counts, counts, seeds)
 def test_acmnet_equals_its_equations(grounded, reduce, norm, images, texts, seed):
     torch.manual_seed(seed)

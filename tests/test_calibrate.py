@@ -392,19 +392,23 @@ def colours(monkeypatch):
 
 @pytest.fixture(scope="module")
 def again(place, calibrated):
-    """Words of a second calibration, of an index whose feedback has a row without a query."""
+    """Words of a second calibration, of an index whose feedback has a row without a query.
+
+    By as few pairs as there may be: what comes out is told in the same words.
+    """
     with closing(open_catalogue(place / "index")) as link, changing(link):
         link.execute(
             "INSERT INTO feedback (query, item, good, happened) VALUES (?, 1, 1, 0)",
             [r'{"text": "\ud800"}'],
         )
-    return "calibrate", place / "pairs.csv", "--index", place / "index"
+    few = write_csv(place / "few.csv", known_pairs()[: 2 * FEWEST])
+    return "calibrate", few, "--index", place / "index"
 
 
 def test_calibrate_on_the_command_line(command, colours, again):
     code, out, _ = command(*again)
     lines = out.splitlines()
-    assert code == 0 and lines[0].startswith("300 queries with known pictures -> ")
+    assert code == 0 and lines[0].startswith(f"{FEWEST} queries with known pictures -> ")
     assert lines[1] == "1 row of feedback held no usable query: left out"
     assert lines[2].startswith("before  ECE 0.") and lines[3].startswith("after   ECE 0.")
 
@@ -413,7 +417,7 @@ def test_calibrate_tells_programs(command, colours, again):
     found = json.loads(command(*again, "--json")[1])
     assert set(found["after"]) == {"queries", "ece", "brier", "answered", "wrong"}
     assert found["before"].keys() == found["after"].keys()
-    assert found["before"]["queries"] == found["after"]["queries"] == 300
+    assert found["before"]["queries"] == found["after"]["queries"] == FEWEST
     assert found["feedback_passed_over"] == 1
 
 

@@ -32,6 +32,15 @@ class Pair:
 
 
 @under_check
+@dataclass(frozen=True)
+class Rows:
+    rows: Float[Tensor, "rows width"]
+
+    def halves(self, at: int = 1) -> tuple["Rows", Float[Tensor, "rest width"]]:
+        return Rows(self.rows[:at]), self.rows[int(self.rows[0, 0]) :]
+
+
+@under_check
 def plain(count: int) -> str:
     return "x" * count if count else None  # type: ignore[return-value]
 
@@ -45,6 +54,42 @@ def test_axes_of_one_name_have_one_size_in_arguments_and_result():
         product(torch.ones(2, 3).long(), torch.ones(3, 4))
     with pytest.raises(TypeError):
         product(torch.ones(2, 3), torch.ones(3, 4), turned=True)
+
+
+def test_what_passed_once_is_checked_where_it_differs():
+    """The same types and shapes pass unseen; another argument or result does not."""
+
+    @under_check
+    def first(
+        rows: Float[Tensor, "rows width"], count: int, *, names: list[str] = ()
+    ) -> Float[Tensor, "few width"]:
+        """As many rows as the first number says, or its type: no shape tells which."""
+        found = rows[: int(rows[0, 0])]
+        return found.long() if rows[0, 1] else found.T if count > 2 else found
+
+    rows = torch.tensor([[2.0, 0.0, 0.0]] * 5)
+    for _ in range(3):
+        assert first(rows, 1, names=["a"]).shape == (2, 3)
+    assert first(3 * rows / 2, 1, names=["a"]).shape == (3, 3)  # another result, right as well
+    with pytest.raises(TypeError):
+        first(rows + torch.tensor([0.0, 1.0, 0.0]), 1, names=["a"])  # the type of the result
+    with pytest.raises(TypeError):
+        first(rows, 3, names=["a"])  # the shape of the result
+    for wrong in ((rows.long(), 1), (rows, "1"), (rows[0], 1), (rows.numpy(), 1)):
+        with pytest.raises(TypeError):
+            first(*wrong, names=["a"])
+    with pytest.raises(TypeError):
+        first(rows, 1, names=[1])
+    with pytest.raises(TypeError):
+        first(rows, 1, names={"a"})
+
+
+def test_names_in_annotations_are_looked_up_where_the_function_is():
+    class Halved(Rows):
+        halves = under_check(Rows.halves)
+
+    assert len(Halved(torch.ones(4, 2)).halves()[1]) == 3
+    assert len(Halved(2 * torch.ones(4, 2)).halves()[1]) == 2  # a result that is new
 
 
 def test_fields_of_a_dataclass_are_checked_together():

@@ -73,10 +73,10 @@ def run_stopped(content: dict, run: Path, batch: int) -> None:
 @pytest.mark.parametrize("loss", STOPPED)
 def test_stopped_inside_a_sifted_epoch_and_resumed(data, tmp_path, loss):
     """The trust of the epoch, and what the loss remembers, come back with the weights."""
-    content = noisy_recipe(data, loss, epochs=3, batch=48)
+    content = noisy_recipe(data, loss, epochs=3, batch=80)
     run_recipe(content, tmp_path / "whole")
-    # five batches an epoch: the third of the second, and one more epoch to remember it in
-    run_stopped(content, tmp_path / "stopped", 8)
+    # three batches an epoch: the last of the second, and one more epoch to remember it in
+    run_stopped(content, tmp_path / "stopped", 6)
     run_recipe(content, tmp_path / "stopped", resume=True)
     assert same(final_weights(tmp_path / "stopped"), final_weights(tmp_path / "whole"))
     assert told(tmp_path / "stopped") == told(tmp_path / "whole")
@@ -86,7 +86,7 @@ def test_stopped_inside_a_sifted_epoch_and_resumed(data, tmp_path, loss):
 @pytest.fixture
 def by_audit(data, tmp_path) -> dict:
     """A recipe that learns by an audit, which is written with it."""
-    content = small_recipe(data, epochs=2, batch=48)
+    content = small_recipe(data, epochs=2, batch=80)
     content["train"]["trust"] = str(tmp_path / "audit")
     write_audit(content, seed=0)
     return content
@@ -110,7 +110,7 @@ def write_audit(content: dict, seed: int) -> None:
 
 def test_stopped_while_learning_by_an_audit_and_resumed(by_audit, tmp_path):
     run_recipe(by_audit, tmp_path / "whole")
-    run_stopped(by_audit, tmp_path / "stopped", 8)
+    run_stopped(by_audit, tmp_path / "stopped", 5)
     write_audit(by_audit, seed=0)  # anew, and the same
     run_recipe(by_audit, tmp_path / "stopped", resume=True)
     assert same(final_weights(tmp_path / "stopped"), final_weights(tmp_path / "whole"))
@@ -122,7 +122,7 @@ def test_stopped_while_learning_by_an_audit_and_resumed(by_audit, tmp_path):
 
 def test_an_audit_that_changed_is_refused_when_a_run_is_resumed(by_audit, tmp_path):
     run = tmp_path / "stopped"
-    run_stopped(by_audit, run, 3)
+    run_stopped(by_audit, run, 2)
     before = final_weights(run)
     write_audit(by_audit, seed=1)
     with pytest.raises(WrongCheckpoint) as caught:

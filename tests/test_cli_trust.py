@@ -8,6 +8,7 @@ from test_cli import as_toml, command  # noqa: F401  (a fixture)
 
 from avow.assembly.identity import search_fingerprint
 from avow.assembly.model import Model
+from avow.reports import report
 from avow.training.from_recipe import train
 from avow.trust.policy import Policy
 
@@ -24,7 +25,21 @@ def run(tmp_path_factory):
     return out
 
 
-def test_the_study_of_a_run(command, run):  # noqa: F811
+@pytest.fixture
+def drawn_once(monkeypatch) -> None:
+    """The figures of the same studies are drawn once."""
+    draw, kept = report.draw_all, {}
+
+    def remembered(studies):
+        key = json.dumps(studies, sort_keys=True)
+        if key not in kept:
+            kept[key] = draw(studies)
+        return kept[key]
+
+    monkeypatch.setattr(report, "draw_all", remembered)
+
+
+def test_the_study_of_a_run(command, run, drawn_once):  # noqa: F811
     arguments = ("trust", run, "--splits", 2, "--passes", 2, "--device", "cpu")
     code, out, err = command(*arguments, "--json")
     assert code == 0, err

@@ -6,6 +6,7 @@ Not sideways between siblings, not up, and not even inside a function.
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "avow"
@@ -22,6 +23,7 @@ FLOORS = [
 FLOOR_OF = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
 
 
+@cache
 def imported_names(source: str) -> set[str]:
     """Every module that `source` imports, at its top or in a function."""
     names = set()

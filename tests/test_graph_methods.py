@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
-from samples import SIZES, regions, tokens
+from samples import SIZES, examples, regions, tokens
 from torch.nn.functional import batch_norm, layer_norm
 
 from avow import methods
@@ -23,7 +23,7 @@ from avow.methods.vsrn import PartNorm, Reasoned
 
 counts = st.lists(st.sampled_from([1, 2, 3, 5, 25]), min_size=1, max_size=3)
 small = st.lists(st.integers(1, 5), min_size=1, max_size=3)
-few = settings(deadline=None, max_examples=12)
+few = examples(5, 12)
 
 
 def build(name: str, **changes) -> Method:

@@ -208,6 +208,24 @@ def test_the_changelog_may_begin_with_what_is_unreleased(tmp_path, changelog, ac
     assert (same_version(tmp_path, changelog).returncode == 0) is accepted
 
 
+@pytest.mark.parametrize("check, test", [(0, 0), (0, 3), (1, 0), (1, 3)])
+def test_checks_and_tests_run_side_by_side_and_either_can_fail(tmp_path, check, test):
+    (tmp_path / "scripts").mkdir()
+    for name, body in (
+        ("verify", (ROOT / "scripts" / "verify").read_text("utf-8")),
+        ("check", f"#!/bin/sh\necho begun >begun\necho checked\nexit {check}\n"),
+        # the tests are over only when the checks have begun
+        ("test", f"#!/bin/sh\nuntil test -s begun; do :; done\necho tested $1\nexit {test}\n"),
+    ):
+        (tmp_path / "scripts" / name).write_text(body)
+        (tmp_path / "scripts" / name).chmod(0o755)
+    done = subprocess.run(
+        [tmp_path / "scripts" / "verify", "-x"], capture_output=True, text=True
+    )
+    assert done.stdout == "tested -x\nchecked\n", done.stderr
+    assert (done.returncode == 0) is (check == test == 0)
+
+
 def test_there_is_a_place_for_what_is_unreleased():
     headings = re.findall(
         r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 from avow import methods
 from avow.blocks import attention
@@ -47,7 +48,7 @@ def made(name: str, chosen: dict) -> Method:
 
 
 @pytest.mark.parametrize("name, chosen", WAYS)
-@settings(deadline=None, max_examples=15)
+@examples(6, 15)
 @given(counts, counts, st.integers(0, 1000), st.booleans(), st.sampled_from([1, 4000, 10**6]))
 def test_scores_are_those_with_a_gradient(name, chosen, images, texts, seed, gaps, tile):
     method = made(name, chosen)
@@ -65,7 +66,7 @@ def test_scores_are_those_with_a_gradient(name, chosen, images, texts, seed, gap
         torch.testing.assert_close(method.score(visual, text), expected)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(15, 40)
 @given(counts, counts, st.integers(0, 1000), st.floats(0.5, 20.0), st.sampled_from([0.0, 0.1]))
 def test_looking_is_that_of_attention(queries, contexts, seed, smooth, slope):
     query, context = items(queries, seed, True), items(contexts, seed + 1, True)

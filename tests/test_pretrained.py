@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_bert import save_bert
 from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import nn
 
 from avow.backbones import bert, glove, minilm
 from avow.blocks import pretrained
+from avow.core.bounded import Undrawn
 from avow.core.errors import BadData, BadRecipe, MissingExtra
 
 
@@ -79,6 +82,17 @@ def test_untrained_network_has_the_same_shape_and_other_weights(tiny_bert):
     shapes = [tuple(p.shape) for p in trained.parameters()]
     assert [tuple(p.shape) for p in fresh.parameters()] == shapes
     assert pretrained.of_weights(fresh) != pretrained.of_weights(trained)
+
+
+def test_weights_that_will_be_loaded_are_not_drawn(tiny_bert):
+    """A model is opened several times as fast without."""
+    for mode, draws in ((Undrawn(), False), (nullcontext(), True)):
+        before = torch.get_rng_state()
+        with mode:
+            network = pretrained.text_model(str(tiny_bert), pretrained=False)
+            nn.GRU(3, 4), nn.Embedding(3, 4)
+        assert torch.equal(torch.get_rng_state(), before) != draws
+        assert network.state_dict()["embeddings.LayerNorm.weight"].tolist() == [1.0] * 16
 
 
 def test_loaded_weights_are_those_of_the_file(tiny_bert):

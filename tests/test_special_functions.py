@@ -38,6 +38,9 @@ def test_logistic_regression(strength, slope):
     model.fit(features, happened, weight)
     wanted = np.append(model.coef_[0], model.intercept_)
     assert fit_logistic(features, happened, weight, strength) == pytest.approx(wanted, rel=1e-9)
+    for start in (wanted, fit_logistic(features, happened, weight, 3.0), rng.random(8)):
+        found = fit_logistic(features, happened, weight, strength, start)
+        assert found == pytest.approx(wanted, rel=0.05, abs=0.05)  # as far as it iterates
 
 
 def test_folds_of_groups():

@@ -8,8 +8,9 @@ from urllib.parse import quote_plus
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from scipy.optimize import minimize
 from search_samples import ColourEncoder, colours_of, save_pictures
 from serving import PATIENT, Server
@@ -148,7 +149,7 @@ def test_names_and_phrases_differ_where_their_ticks_do():
         max_size=30,
     )
 )
-@settings(max_examples=100, deadline=None)
+@examples(30, 100)
 def test_whatever_is_ticked_the_order_stays(rows):
     columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
     types = (float, bool, int, int)

@@ -207,19 +207,31 @@ def _piece(photograph: Image.Image, number: int) -> Image.Image:
 
 @pytest.fixture(scope="module")
 def encoded_once() -> Iterator[None]:
-    """What the default model sees in the same pictures is computed once."""
-    kept: dict[tuple, tuple] = {}
-    encode = transfer._encoded
+    """What the default model sees in a picture is computed once, wherever its copies lie.
+
+    And a policy is fitted once for the same scores.
+    """
+    kept: dict[str, np.ndarray] = {}
+    policies: dict[bytes, Policy] = {}
+    encode, fit = transfer._encoded, transfer.transferred
 
     def remembered(teacher, library, ids, progress):
-        paths = tuple((item.path, item.content) for item in library.items(ids))
-        key = (teacher.fingerprint, tuple(ids), paths)
-        if key not in kept:
-            kept[key] = encode(teacher, library, ids, progress)
-        return kept[key]
+        content = {int(item.id): item.content for item in library.items(ids)}
+        new = np.array([one for one in ids if content[int(one)] not in kept], np.int64)
+        if len(new):
+            read, vectors = encode(teacher, library, new, progress)
+            kept.update(zip((content[int(one)] for one in read), vectors, strict=True))
+        return ids, np.stack([kept[content[int(one)]] for one in ids])
+
+    def fitted(stranger, fits, rho, **about):
+        key = b"".join([stranger.scored.similarity.tobytes(), fits.tobytes(), rho.tobytes()])
+        if key not in policies:
+            policies[key] = fit(stranger, fits, rho, **about)
+        return policies[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transfer, "_encoded", remembered)
+        patch.setattr(transfer, "transferred", fitted)
         yield
 
 
@@ -314,7 +326,7 @@ def test_none_is_transferred_where_none_is_wanted(command, made, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_server_that_finds_enough_pictures_judges_from_then_on(made, tmp_path):
+def test_a_server_that_finds_enough_pictures_judges_from_then_on(made, encoded_once, tmp_path):
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     for path in sorted((made / "pictures").iterdir())[:3]:

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,7 @@ EVERY = folder.names(methods)
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=5)
 
 
+@cache
 def built(name: str, **chosen) -> Method:
     torch.manual_seed(0)
     smaller = {key: value for key, value in SMALLER.get(name, {}).items() if key != "smooth"}

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from samples import examples
 
 from avow.retrieval import languages, spelling
 from avow.retrieval.negation import split_negation
@@ -319,7 +320,7 @@ QUERIES = st.one_of(
 
 
 @given(QUERIES)
-@settings(max_examples=300, deadline=None)
+@examples(75, 300)
 def test_nothing_is_added_to_what_was_asked(query):
     answer = understand(query)
     asked = set(WORDS.findall(query))
@@ -331,7 +332,7 @@ def test_nothing_is_added_to_what_was_asked(query):
 
 
 @given(QUERIES)
-@settings(max_examples=200, deadline=None)
+@examples(50, 200)
 def test_a_query_is_never_made_empty(query):
     split = split_negation(query)
     assert bool(split.text) == bool(query.split())

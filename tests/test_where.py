@@ -8,8 +8,9 @@ import time
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 from avow.core.errors import BadQuery
 from avow.retrieval.patterns import matches
@@ -175,14 +176,14 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(75, 300)
 @given(tree=trees)
 def test_sql_and_python_choose_the_same_items(link, tree):
     wanted = [number for number, item in enumerate(ITEMS, 1) if passes(item, tree)]
     assert found(link, written(tree)) == wanted
 
 
-@settings(max_examples=300, deadline=None)
+@examples(75, 300)
 @given(text=st.text(max_size=30) | st.text("()=<>!~\"'\\ andortgye2", max_size=30))
 def test_whatever_is_written_is_a_filter_or_a_sentence(link, text):
     try:

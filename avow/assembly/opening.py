@@ -15,7 +15,7 @@ from torch import Tensor
 from avow.assembly.model_files import pointed as pointed
 from avow.assembly.model_files import read_json
 from avow.blocks.pretrained import at_hand
-from avow.core.bounded import Bounded
+from avow.core.bounded import Bounded, Undrawn
 from avow.core.errors import AvowError, BadRecipe, WrongCheckpoint
 from avow.core.folder import AllowCode, shortened
 
@@ -71,7 +71,10 @@ def source_at_hand(source: str, allow_code: AllowCode) -> str:
 def building(
     home: Path, method: Mapping[str, Any], weights: Mapping[str, Tensor]
 ) -> Iterator[None]:
-    """Refuse settings of a saved network that do not go with its weights."""
+    """Refuse settings of a saved network that do not go with its weights.
+
+    Its random weights are not drawn: the saved ones take their place.
+    """
     numbers = sum(tensor.numel() for tensor in weights.values())
     for key, value in method.items():
         if isinstance(value, int) and abs(value) > max(numbers, LARGEST_SETTING):
@@ -81,7 +84,7 @@ def building(
                 f"no more than its {numbers} weights can fill",
             )
     try:
-        with Bounded(4 * numbers + _BESIDES):
+        with Bounded(4 * numbers + _BESIDES), Undrawn():
             yield
     except AvowError:
         raise

@@ -204,10 +204,10 @@ def _best_strength(
         if len(np.unique(happened[fitted])) < 2:
             continue
         against = np.where(happened[held], -1.0, 1.0)
-        for place, strength in enumerate(strengths):
-            coefficients = fit_logistic(
-                ready[fitted], happened[fitted], weight[fitted], strength
-            )
+        part = ready[fitted], happened[fitted], weight[fitted]
+        coefficients = None
+        for place, strength in enumerate(strengths):  # each begins where the last one ended
+            coefficients = fit_logistic(*part, strength, start=coefficients)
             raw = ready[held] @ coefficients[:-1] + coefficients[-1]
             losses[place] += weight[held] @ np.logaddexp(0, against * raw)
     return float(strengths[int(losses.argmin())])
