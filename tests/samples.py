@@ -1,16 +1,21 @@
 """Small made-up inputs that several test files share."""
 
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import settings
 
+from avow.core import folder
 from avow.core.contracts import Regions, Tokens
 from avow.core.datasets import PairedDataset
+from avow.core.errors import BadData
 from avow.data.opening import open_dataset
 
 SIZES = {"visual_dim": 12, "vocabulary": 30, "dim": 8, "word_dim": 6}
@@ -30,6 +35,23 @@ SMALLER = {
     "vsrn": {"caption_dim": 16, "caption_word_dim": 8},
 }
 """Settings with which a method learns the small recipe in a minute."""
+ANIMALS = """
+[data]
+name = "animals"
+[method]
+name = "vsepp"
+dim = 8
+word_dim = 6
+[loss]
+name = "tcl"
+agreement_steps = 1
+[train]
+epochs = 2
+batch = 24
+lr = 0.005
+precision = "fp32"
+"""
+"""A recipe that a folder of `write_precomp` called animals is learnt by in seconds."""
 
 
 def examples(short: int, long: int) -> settings:
@@ -43,6 +65,35 @@ def examples(short: int, long: int) -> settings:
 def opened_once(name: str) -> PairedDataset:
     """A dataset of AVOW_DATA; a large one takes seconds to open, and nobody changes it."""
     return open_dataset(name)
+
+
+def refusal(action: Callable[[], object], kind: type[Exception] = BadData) -> str:
+    """The words with which something is refused, as an error of this very kind."""
+    with pytest.raises(kind) as caught:
+        action()
+    return str(caught.value)
+
+
+def confidences(
+    seed: int, count: int, levels: int = 0, power: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Confidences and whether each came true; few levels give many ties.
+
+    power: above 1 they promise too much.
+    """
+    rng = np.random.default_rng(seed)
+    stated = rng.random(count)
+    if levels:
+        stated = np.round(stated * levels) / levels
+    return stated, rng.random(count) < stated**power
+
+
+def typed_with_defaults(package: ModuleType, name: str) -> bool:
+    """Whether every setting of a part of this folder has a type and a default."""
+    return all(
+        parameter.annotation is not parameter.empty and parameter.default is not parameter.empty
+        for parameter in folder.settings(package, name).values()
+    )
 
 
 def image_processor(family: str) -> Any:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from samples import SIZES, regions
+from samples import SIZES, refusal, regions
 
 from avow.assembly import checkpoint
 from avow.assembly.model import Model
@@ -90,9 +90,7 @@ def test_opinions_of_both_directions_and_of_each_view(model):
 
 
 def test_features_of_another_width_are_refused(model):
-    with pytest.raises(BadFeatures) as caught:
-        model.similarity(torch.zeros(1, 5, 7), ["a dog"])
-    assert str(caught.value) == (
+    assert refusal(lambda: model.similarity(torch.zeros(1, 5, 7), ["a dog"]), BadFeatures) == (
         "The features have 7 numbers per part. Expected 12, as the run was trained with."
     )
 
@@ -100,29 +98,27 @@ def test_features_of_another_width_are_refused(model):
 def test_nan_is_refused(model):
     broken = torch.zeros(1, 5, 12)
     broken[0, 0, 0] = torch.nan
-    with pytest.raises(BadFeatures) as caught:
-        model.similarity(broken, ["a dog"])
-    assert str(caught.value) == (
+    assert refusal(lambda: model.similarity(broken, ["a dog"]), BadFeatures) == (
         "The features hold NaN or infinite numbers. Expected finite ones; extract them again."
     )
 
 
 def test_nothing_to_compare_with_is_refused(model):
-    with pytest.raises(BadData) as caught:
-        model.similarity(torch.zeros(1, 5, 12), [])
-    assert str(caught.value) == "There is no text to compare with. Expected at least one."
-    with pytest.raises(BadData) as caught:
-        model.similarity([], ["a dog"])
-    assert str(caught.value) == "There is no image to compare with. Expected at least one."
+    assert (
+        refusal(lambda: model.similarity(torch.zeros(1, 5, 12), []), BadData)
+        == "There is no text to compare with. Expected at least one."
+    )
+    assert (
+        refusal(lambda: model.similarity([], ["a dog"]), BadData)
+        == "There is no image to compare with. Expected at least one."
+    )
 
 
 def test_photographs_need_a_backbone_in_the_recipe(model, tmp_path):
     from PIL import Image
 
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    with pytest.raises(BadFeatures) as caught:
-        model.similarity([tmp_path / "a.png"], ["a dog"])
-    assert str(caught.value) == (
+    assert refusal(lambda: model.similarity([tmp_path / "a.png"], ["a dog"]), BadFeatures) == (
         "The run 'toy' was trained on features that came with its dataset. Expected such "
         "features, not photographs: pass a tensor [images, parts, dim]."
     )
@@ -137,9 +133,7 @@ def saved(model, tmp_path):
 def test_a_truncated_file_is_named(saved):
     file = saved / "weights-00001.safetensors"
     file.write_bytes(file.read_bytes()[:-10])
-    with pytest.raises(WrongCheckpoint) as caught:
-        Model.from_pretrained(saved)
-    assert str(caught.value) == (
+    assert refusal(lambda: Model.from_pretrained(saved), WrongCheckpoint) == (
         f"The weights file {str(file)!r} is damaged. Expected the content that was saved with "
         "the run; copy the run again or train it anew."
     )
@@ -148,9 +142,7 @@ def test_a_truncated_file_is_named(saved):
 def test_a_missing_file_is_named(saved):
     file = saved / "weights-00001.safetensors"
     file.unlink()
-    with pytest.raises(WrongCheckpoint) as caught:
-        Model.from_pretrained(saved)
-    assert str(caught.value) == (
+    assert refusal(lambda: Model.from_pretrained(saved), WrongCheckpoint) == (
         f"The weights file {str(file)!r} is missing. Expected the content that was saved with "
         "the run; copy the run again or train it anew."
     )
@@ -188,18 +180,14 @@ def test_another_format_is_refused(saved):
     (saved / "checksums.json").unlink()
     path = saved / "avow.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 9, "avow": "7.0"}))
-    with pytest.raises(WrongCheckpoint) as caught:
-        Model.from_pretrained(saved)
-    assert str(caught.value) == (
+    assert refusal(lambda: Model.from_pretrained(saved), WrongCheckpoint) == (
         f"{str(saved)!r} has format 9. Expected 1; open it with the Avow version that wrote "
         "it (7.0)."
     )
 
 
 def test_a_folder_without_a_model(tmp_path):
-    with pytest.raises(WrongCheckpoint) as caught:
-        Model.from_pretrained(tmp_path)
-    assert str(caught.value) == (
+    assert refusal(lambda: Model.from_pretrained(tmp_path), WrongCheckpoint) == (
         f"There is no model in {str(tmp_path)!r}. Expected a folder made by `avow train` or "
         "`save_pretrained`, or 'default' for the model that comes with Avow."
     )
@@ -214,9 +202,7 @@ def test_a_full_disk_keeps_the_model_that_was_there(saved, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(NoRoom) as caught:
-        model.save_pretrained(saved)
-    assert str(caught.value) == (
+    assert refusal(lambda: model.save_pretrained(saved), NoRoom) == (
         f"The disk is full while writing {str(saved)!r}. Everything written before is kept. "
         "Free some space and run the same command again to continue."
     )

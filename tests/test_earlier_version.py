@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from samples import write_precomp
+from samples import ANIMALS, write_precomp
 from search_samples import save_pictures
 from typer.testing import CliRunner
 
@@ -26,22 +26,6 @@ from avow.data.opening import open_dataset
 
 EARLIER = Path(__file__).parent / "fixtures" / "version-0.1"
 RECORDED = json.loads((EARLIER / "recorded.json").read_text())
-ANIMALS = """
-[data]
-name = "animals"
-[method]
-name = "vsepp"
-dim = 8
-word_dim = 6
-[loss]
-name = "tcl"
-agreement_steps = 1
-[train]
-epochs = 2
-batch = 24
-lr = 0.005
-precision = "fp32"
-"""
 PICTURES = ANIMALS.replace('"animals"', '"pairs.csv"').replace("batch = 24", "batch = 12")
 PICTURES += """
 [features]

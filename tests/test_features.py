@@ -18,6 +18,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from samples import refusal
 
 from avow.assembly.features import Extraction, cell_boxes, default_folder, extract, pooled
 from avow.assembly.recipe import Recipe
@@ -258,9 +259,7 @@ def test_a_large_photograph_is_read_in_part_where_its_format_allows(photographs,
 
 def test_split_without_one_readable_photograph(photographs, tmp_path):
     files = [tmp_path / f"{number}.jpg" for number in range(6)]
-    with pytest.raises(BadData) as caught:
-        make(dataset_of(files), tmp_path / "out")
-    assert str(caught.value) == (
+    assert refusal(lambda: make(dataset_of(files), tmp_path / "out"), BadData) == (
         "None of the 6 images of split 'train' could be read. The first, '0.jpg': the "
         "file is missing. Expected photographs. Check the folder of images."
     )
@@ -271,35 +270,36 @@ def test_split_without_one_readable_photograph(photographs, tmp_path):
 
 def test_split_without_photographs(tmp_path):
     split = Split(("a",), ("one",), np.array([0]))
-    with pytest.raises(BadData) as caught:
-        make(PairedDataset("precomp", {"test": split}), tmp_path / "out")
-    assert str(caught.value) == (
+    assert refusal(
+        lambda: make(PairedDataset("precomp", {"test": split}), tmp_path / "out"), BadData
+    ) == (
         "The split 'test' of 'precomp' has no photographs. Expected image files to make "
         "features from. Use the features it comes with."
     )
 
 
 def test_split_that_does_not_exist(photographs, tmp_path):
-    with pytest.raises(UnknownName) as caught:
-        make(dataset_of(photographs), tmp_path / "out", splits=["tain"])
-    assert str(caught.value) == (
+    assert refusal(
+        lambda: make(dataset_of(photographs), tmp_path / "out", splits=["tain"]), UnknownName
+    ) == (
         "There is no 'tain' in the splits of 'crops'. Did you mean 'train'? There are: train."
     )
 
 
 def test_grid_finer_than_the_features(photographs, tmp_path):
-    with pytest.raises(BadRecipe) as caught:
-        make(dataset_of(photographs), tmp_path / "out", grid=5)
-    assert str(caught.value) == (
+    assert refusal(
+        lambda: make(dataset_of(photographs), tmp_path / "out", grid=5), BadRecipe
+    ) == (
         "A grid of 5 does not fit 'colours', which gives 4 x 4 cells at size 32. "
         "Expected 1 to 4. Choose another grid, or a larger size."
     )
 
 
 def test_backbone_that_gives_no_numbers(photographs, tmp_path):
-    with pytest.raises(BadFeatures) as caught:
-        make(dataset_of(photographs), tmp_path / "out", Colours(poison=True))
-    assert str(caught.value) == (
+    assert refusal(
+        lambda: make(dataset_of(photographs), tmp_path / "out", Colours(poison=True)),
+        BadFeatures,
+    ) == (
         "The backbone 'colours' gave values that are not finite in float16 for image "
         "'00.jpg'. Expected numbers. Use another backbone, or remove the image."
     )
@@ -345,9 +345,7 @@ def test_killed_run_continues_to_the_same_bytes(photographs, tmp_path):
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    with pytest.raises(BadFeatures) as caught:
-        FeatureStore.open(out)
-    assert str(caught.value) == (
+    assert refusal(lambda: FeatureStore.open(out), BadFeatures) == (
         f"The features in {str(out)!r} are unfinished. Expected a complete folder. Run "
         "the same `avow features` again to continue."
     )
@@ -377,9 +375,9 @@ def test_finished_features_are_not_made_again(photographs, tmp_path):
 
 def test_other_plan_is_refused(photographs, tmp_path):
     make(dataset_of(photographs), tmp_path / "out")
-    with pytest.raises(BadFeatures) as caught:
-        make(dataset_of(photographs), tmp_path / "out", grid=4)
-    assert str(caught.value) == (
+    assert refusal(
+        lambda: make(dataset_of(photographs), tmp_path / "out", grid=4), BadFeatures
+    ) == (
         f"The folder {str(tmp_path / 'out')!r} holds features of another plan: its grid "
         "is 2, this run's is 4. Expected the same plan to continue. Choose another "
         "--out, or delete that folder."
@@ -388,9 +386,7 @@ def test_other_plan_is_refused(photographs, tmp_path):
 
 def test_folder_of_something_else_is_left_alone(photographs, tmp_path):
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(BadFeatures) as caught:
-        make(dataset_of(photographs), tmp_path)
-    assert str(caught.value) == (
+    assert refusal(lambda: make(dataset_of(photographs), tmp_path), BadFeatures) == (
         f"{str(tmp_path)!r} exists and holds something other than features. Expected an "
         "empty or a new folder. Choose another --out."
     )
@@ -447,9 +443,7 @@ def test_extraction_continues_after_the_disk_was_full(photographs, tmp_path, mon
 
     monkeypatch.setattr(shards, "save_array", full_at_the_second)
     out = tmp_path / "out"
-    with pytest.raises(NoRoom) as caught:
-        make(dataset_of(photographs), out)
-    assert str(caught.value) == (
+    assert refusal(lambda: make(dataset_of(photographs), out), NoRoom) == (
         f"The disk is full while writing {str(out / 'train-00001.npy')!r}. Everything "
         "written before is kept. Free 1 MB and run the same command again to continue."
     )
@@ -464,6 +458,11 @@ def test_extraction_continues_after_the_disk_was_full(photographs, tmp_path, mon
 @pytest.fixture
 def store(photographs, tmp_path):
     return make(dataset_of(photographs), tmp_path / "out")
+
+
+def write_manifest(store: FeatureStore, **changes: int) -> None:
+    content = json.dumps({**store.manifest, **changes})
+    (store.folder / "manifest.json").write_text(content)
 
 
 @given(st.data())
@@ -527,9 +526,7 @@ def test_a_recipe_reads_a_finer_store_in_the_usual_place(photographs, tmp_path, 
 
 @pytest.mark.parametrize("wrong", [-1, 11])
 def test_rows_that_do_not_exist(store, wrong):
-    with pytest.raises(BadFeatures) as caught:
-        store.split("train").rows(np.array([0, wrong]))
-    assert str(caught.value) == (
+    assert refusal(lambda: store.split("train").rows(np.array([0, wrong])), BadFeatures) == (
         f"There is no row {wrong} in these features. Expected 0 to 10. Leave out the "
         "images that have no features."
     )
@@ -545,20 +542,15 @@ def test_rows_travel_between_processes_as_names(store):
 
 
 def test_folder_without_features(tmp_path):
-    with pytest.raises(BadFeatures) as caught:
-        FeatureStore.open(tmp_path)
-    assert str(caught.value) == (
+    assert refusal(lambda: FeatureStore.open(tmp_path), BadFeatures) == (
         f"The folder {str(tmp_path)!r} holds no features: it has no 'manifest.json'. "
         "Expected a folder made by `avow features`. Check the path, or make one."
     )
 
 
 def test_features_of_a_later_format(store):
-    manifest = store.folder / "manifest.json"
-    manifest.write_text(json.dumps({**store.manifest, "format": 2}))
-    with pytest.raises(BadFeatures) as caught:
-        FeatureStore.open(store.folder)
-    assert str(caught.value) == (
+    write_manifest(store, format=2)
+    assert refusal(lambda: FeatureStore.open(store.folder), BadFeatures) == (
         f"The features in {str(store.folder)!r} have format 2. Expected 1. Make them "
         "again with `avow features`."
     )
@@ -567,9 +559,7 @@ def test_features_of_a_later_format(store):
 def test_shard_that_is_missing(store):
     shard = store.folder / "train-00001.npy"
     shard.unlink()
-    with pytest.raises(BadFeatures) as caught:
-        FeatureStore.open(store.folder)
-    assert str(caught.value) == (
+    assert refusal(lambda: FeatureStore.open(store.folder), BadFeatures) == (
         f"The file {str(shard)!r} is missing. Delete that file and run the same `avow "
         "features` again."
     )
@@ -578,9 +568,7 @@ def test_shard_that_is_missing(store):
 def test_shard_that_is_truncated(store, photographs):
     shard = store.folder / "train-00001.npy"
     os.truncate(shard, 200)
-    with pytest.raises(BadFeatures) as caught:
-        FeatureStore.open(store.folder)
-    assert str(caught.value) == (
+    assert refusal(lambda: FeatureStore.open(store.folder), BadFeatures) == (
         f"The file {str(shard)!r} is damaged: it has 200 bytes. Expected 224. Delete "
         "that file and run the same `avow features` again."
     )
@@ -591,9 +579,7 @@ def test_shard_that_is_truncated(store, photographs):
 def test_shard_that_is_something_else(store):
     shard = store.folder / "train-00002.npy"
     shard.write_bytes(b"hello")
-    with pytest.raises(BadFeatures) as caught:
-        FeatureStore.open(store.folder)
-    assert str(caught.value) == (
+    assert refusal(lambda: FeatureStore.open(store.folder), BadFeatures) == (
         f"The file {str(shard)!r} is not an array of numbers. Expected numpy's '.npy' "
         "format. Delete that file and run the same `avow features` again."
     )
@@ -602,9 +588,7 @@ def test_shard_that_is_something_else(store):
 def test_shard_of_another_width(store):
     shard = store.folder / "train-00002.npy"
     np.save(shard, np.zeros((3, 4, 5), np.float16))
-    with pytest.raises(BadFeatures) as caught:
-        FeatureStore.open(store.folder)
-    assert str(caught.value) == (
+    assert refusal(lambda: FeatureStore.open(store.folder), BadFeatures) == (
         f"The shard {str(shard)!r} holds features of shape (3, 4, 5), and the first "
         "shard (4, 4, 3). Expected shards of one width. Delete that file and run the "
         "same `avow features` again."
@@ -612,11 +596,8 @@ def test_shard_of_another_width(store):
 
 
 def test_features_narrower_than_the_manifest_says(store):
-    manifest = store.folder / "manifest.json"
-    manifest.write_text(json.dumps({**store.manifest, "dim": 5}))
-    with pytest.raises(BadFeatures) as caught:
-        FeatureStore.open(store.folder)
-    assert str(caught.value) == (
+    write_manifest(store, dim=5)
+    assert refusal(lambda: FeatureStore.open(store.folder), BadFeatures) == (
         f"The features of split 'train' in {str(store.folder)!r} are 4 parts of 3 "
         "numbers. Expected 4 of 5, as its manifest says. Delete that folder and run "
         "`avow features` again."
@@ -625,8 +606,7 @@ def test_features_narrower_than_the_manifest_says(store):
 
 def without_checksums(store: FeatureStore) -> None:
     """Make the features look as earlier versions wrote them."""
-    manifest = store.folder / "manifest.json"
-    manifest.write_text(json.dumps(store.manifest))
+    write_manifest(store)
 
 
 def test_features_without_checksums_are_the_same_features(store):
@@ -669,9 +649,7 @@ def test_deleting_the_damaged_file_and_running_again_mends_the_features(
 def test_rows_that_are_not_listed(store):
     without_checksums(store)
     (store.folder / "train-ids.json").write_text('["one"]')
-    with pytest.raises(BadFeatures) as caught:
-        FeatureStore.open(store.folder)
-    assert str(caught.value) == (
+    assert refusal(lambda: FeatureStore.open(store.folder), BadFeatures) == (
         f"The shards in {str(store.folder)!r} hold 11 images where 1 are listed. "
         "Expected one row per image. Delete that folder and run `avow features` again."
     )
@@ -680,18 +658,14 @@ def test_rows_that_are_not_listed(store):
 def test_list_that_is_damaged(store):
     names = store.folder / "train-ids.json"
     names.write_text('["one')
-    with pytest.raises(BadFeatures) as caught:
-        FeatureStore.open(store.folder)
-    assert str(caught.value) == (
+    assert refusal(lambda: FeatureStore.open(store.folder), BadFeatures) == (
         f"The file {str(names)!r} is missing or damaged. Delete that file and run the "
         "same `avow features` again."
     )
 
 
 def test_split_that_was_not_extracted(store):
-    with pytest.raises(UnknownName) as caught:
-        store.split("test")
-    assert str(caught.value) == (
+    assert refusal(lambda: store.split("test"), UnknownName) == (
         f"There is no 'test' in the features of {str(store.folder)!r}. There are: train."
     )
 
@@ -705,9 +679,7 @@ def test_values_that_are_not_finite(store):
     np.save(shard, poisoned)
     opened = FeatureStore.open(store.folder)
     opened.check_finite(sample=2)
-    with pytest.raises(BadFeatures) as caught:
-        opened.check_finite()
-    assert str(caught.value) == (
+    assert refusal(lambda: opened.check_finite(), BadFeatures) == (
         f"The features of image '06.jpg' (split 'train') in {str(store.folder)!r} hold "
         "values that are not finite. Expected numbers. Delete that folder and run `avow "
         "features` again."
@@ -719,9 +691,7 @@ def test_right_features_pass_every_check(store, photographs):
 
 
 def test_features_of_another_backbone(store):
-    with pytest.raises(BadFeatures) as caught:
-        store.check(identity=Colours(64).identity)
-    assert str(caught.value) == (
+    assert refusal(lambda: store.check(identity=Colours(64).identity), BadFeatures) == (
         f"The features in {str(store.folder)!r} were made by another backbone than the "
         "recipe's: 'colours' (size 32). Expected 'colours' (size 64). Make them again "
         "with `avow features` (with --run where the model brings its own backbone), or "
@@ -742,9 +712,7 @@ def test_features_of_another_dataset(store, photographs):
 
 
 def test_features_of_another_grid(store):
-    with pytest.raises(BadFeatures) as caught:
-        store.check(grid=3)
-    assert str(caught.value) == (
+    assert refusal(lambda: store.check(grid=3), BadFeatures) == (
         f"The features in {str(store.folder)!r} have a grid of 2. Expected 3. Make them "
         "again with `avow features --grid 3`."
     )
@@ -783,9 +751,7 @@ def test_brought_boxes_of_another_shape(tmp_path):
     file = tmp_path / "test_boxes.npy"
     split = brought(tmp_path / "test_ims.npy", np.zeros((3, 36, 8), np.float32))
     np.save(file, np.zeros((3, 35, 4), np.float32))
-    with pytest.raises(BadFeatures) as caught:
-        NpyRows(replace(split, boxes=file))
-    assert str(caught.value) == (
+    assert refusal(lambda: NpyRows(replace(split, boxes=file)), BadFeatures) == (
         f"The boxes {str(file)!r} have the shape (3, 35, 4). Expected (3, 36, 4): four "
         "numbers for every region of the features. Save them again as such an array."
     )
@@ -795,9 +761,9 @@ def test_brought_boxes_in_pixels(tmp_path):
     file = tmp_path / "test_boxes.npy"
     split = brought(tmp_path / "test_ims.npy", np.zeros((3, 2, 8), np.float32))
     np.save(file, np.full((3, 2, 4), 480, np.float32))
-    with pytest.raises(BadFeatures) as caught:
-        NpyRows(replace(split, boxes=file)).boxes(np.arange(2))
-    assert str(caught.value) == (
+    assert refusal(
+        lambda: NpyRows(replace(split, boxes=file)).boxes(np.arange(2)), BadFeatures
+    ) == (
         f"The boxes {str(file)!r} hold numbers from 480 to 480. Expected 0 to 1, the width "
         "and the height of the image. Divide pixels by them."
     )
@@ -805,9 +771,9 @@ def test_brought_boxes_in_pixels(tmp_path):
 
 def test_brought_features_of_other_dimensions(tmp_path):
     file = tmp_path / "flat.npy"
-    with pytest.raises(BadFeatures) as caught:
-        NpyRows(brought(file, np.zeros((3, 8), np.float32)))
-    assert str(caught.value) == (
+    assert refusal(
+        lambda: NpyRows(brought(file, np.zeros((3, 8), np.float32))), BadFeatures
+    ) == (
         f"The features {str(file)!r} have 2 dimensions, (3, 8). Expected 3: images, "
         "regions, numbers per region. Save them again as such an array."
     )
@@ -815,9 +781,9 @@ def test_brought_features_of_other_dimensions(tmp_path):
 
 def test_brought_features_with_too_few_rows(tmp_path):
     file = tmp_path / "short.npy"
-    with pytest.raises(BadFeatures) as caught:
-        NpyRows(brought(file, np.zeros((2, 4, 8), np.float32)))
-    assert str(caught.value) == (
+    assert refusal(
+        lambda: NpyRows(brought(file, np.zeros((2, 4, 8), np.float32))), BadFeatures
+    ) == (
         f"The features {str(file)!r} have 2 rows, and the dataset asks for row 2. "
         "Expected features of the same dataset and split. Check that the files belong "
         "together."
@@ -826,18 +792,16 @@ def test_brought_features_with_too_few_rows(tmp_path):
 
 def test_brought_features_that_are_python_objects(tmp_path):
     file = tmp_path / "objects.npy"
-    with pytest.raises(BadFeatures) as caught:
-        NpyRows(brought(file, np.array([[["x"]]], object)))
-    assert str(caught.value) == (
+    assert refusal(
+        lambda: NpyRows(brought(file, np.array([[["x"]]], object))), BadFeatures
+    ) == (
         f"The file {str(file)!r} holds Python objects, which are never read. Expected "
         "one array of numbers. Save it again as such."
     )
 
 
 def test_split_that_brings_no_features():
-    with pytest.raises(BadFeatures) as caught:
-        NpyRows(Split(("a",), (), np.zeros(0, int)))
-    assert str(caught.value) == (
+    assert refusal(lambda: NpyRows(Split(("a",), (), np.zeros(0, int))), BadFeatures) == (
         "The split comes without features. Expected a dataset that brings a '.npy' "
         "file; make features with `avow features` instead."
     )

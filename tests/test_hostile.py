@@ -103,7 +103,7 @@ def test_triggers_of_a_strangers_catalogue_call_nothing(tmp_path):
     assert called == []
 
 
-def test_the_watch_sees_what_it_is_there_for(hostile, tmp_path):
+def test_the_watch_sees_what_it_is_there_for(tmp_path):
     """A watch that never reports would pass every test."""
     import importlib
     import socket

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import SIZES, SMALLER, regions, tokens
+from samples import SIZES, SMALLER, regions, tokens, typed_with_defaults
 from tiny_bert import save_bert
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -151,9 +151,7 @@ def test_its_file_names_a_paper(name):
 
 
 def test_build_is_typed_and_has_defaults(name):
-    for parameter in folder.settings(methods, name).values():
-        assert parameter.annotation is not parameter.empty
-        assert parameter.default is not parameter.empty
+    assert typed_with_defaults(methods, name)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mapie.metrics.calibration import expected_calibration_error as mapies_error
+from samples import confidences
 from scipy.stats import kendalltau
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import auc, brier_score_loss, roc_auc_score, roc_curve
@@ -21,11 +22,7 @@ seeds = st.integers(0, 10_000)
 
 def draw(seed: int, count: int = 200, levels: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Statements and whether each came true, at least one of either."""
-    rng = np.random.default_rng(seed)
-    stated = rng.random(count)
-    if levels:
-        stated = np.round(stated * levels) / levels
-    right = rng.random(count) < stated**1.5
+    stated, right = confidences(seed, count, levels, power=1.5)
     right[:2] = [True, False]
     return stated, right
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from test_oracles import close, inputs, training_batch
+from test_oracles import close, inputs, oracles, training_batch
 
 from avow import methods
 from avow.assembly.importing import dive as dive_import
@@ -24,7 +24,6 @@ from avow.assembly.importing import vsrn as vsrn_import
 from avow.assembly.recipe import Training
 from avow.core import folder
 from avow.core.contracts import Encoded, Lesson, Method, Regions, Tokens
-from avow.data.opening import data_home
 from avow.losses import hinge, selhn
 from avow.methods.dive import crowding, discrepancy
 from avow.training.batches import Batch
@@ -33,16 +32,8 @@ from avow.training.loop import Learner
 from avow.training.optim import build_optimiser
 
 pytestmark = pytest.mark.data
+__all__ = ["oracles"]  # the fixture
 RATE = 2e-4
-
-
-@pytest.fixture
-def oracles() -> Path:
-    home = data_home()
-    found = home.parent / "oracles" if home else None
-    if found is None or not found.is_dir():
-        pytest.skip("no recorded numbers of the published systems beside the data")
-    return found
 
 
 class Recorded:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from samples import refusal
 
 from avow.core.errors import BadData, WrongTrust
 from avow.core.inputs import background_of, views_of
@@ -142,9 +143,7 @@ def test_refusal_comes_first():
 
 def test_words_are_asked_for_where_they_are_read():
     policy = Policy.load(FIXTURES / "policy-1.json")
-    with pytest.raises(BadData) as caught:
-        policy.judge(SIMILARITY, bank=BANK)
-    assert str(caught.value) == (
+    assert refusal(lambda: policy.judge(SIMILARITY, bank=BANK), BadData) == (
         "The policy reads how many words a query has. Expected `words`, one number per query "
         "(0 for a photograph); pass it."
     )
@@ -158,9 +157,7 @@ def test_another_model_is_a_doubt_where_that_is_asked_for():
 
 def test_a_later_format_is_named(tmp_path):
     (tmp_path / "trust.json").write_text('{"format": 4}')
-    with pytest.raises(WrongTrust) as caught:
-        Policy.load(tmp_path / "trust.json")
-    assert str(caught.value) == (
+    assert refusal(lambda: Policy.load(tmp_path / "trust.json"), WrongTrust) == (
         f"The policy '{tmp_path / 'trust.json'}' cannot be read (format 4; this version reads "
         "1 to 3). Expected a file written by `Policy.save`; calibrate again with "
         "`avow calibrate`."

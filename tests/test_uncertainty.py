@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import typed_with_defaults
 
 from avow import uncertainty
 from avow.core import folder
@@ -220,9 +221,7 @@ def test_its_file_names_a_paper(name):
 
 
 def test_build_is_typed_and_has_defaults(name):
-    for parameter in folder.settings(uncertainty, name).values():
-        assert parameter.annotation is not parameter.empty
-        assert parameter.default is not parameter.empty
+    assert typed_with_defaults(uncertainty, name)
 
 
 def test_what_is_missing_is_named():

@@ -34,16 +34,7 @@ class Job:
     stop: Event = field(default_factory=Event)
 
     def answer(self) -> JobAnswer:
-        return JobAnswer(
-            id=self.id,
-            folders=self.folders,
-            state=self.state,
-            done=self.done,
-            total=self.total,
-            says=self.says,
-            began=self.began,
-            ended=self.ended,
-        )
+        return JobAnswer.model_validate(self, from_attributes=True)
 
 
 class JobList:

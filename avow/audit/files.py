@@ -24,6 +24,7 @@ from avow.audit.pair_features import PairFeatures
 from avow.core.datasets import PairedDataset, Split
 from avow.core.errors import BadData, WrongTrust
 from avow.core.files import new_file, new_folder, write_text
+from avow.core.inputs import table_text
 from avow.data.believed_pairs import PAIRS
 
 Choice = Literal["right", "wrong", "move"]
@@ -127,13 +128,7 @@ class Decision:
 
 
 def read_decisions(path: Path) -> list[Decision]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadData(
-            f"The decisions {str(path)!r} cannot be read ({error}). Expected the file that "
-            "the page of an audit saves."
-        ) from error
+    text = table_text(path, "decisions", "the file that the page of an audit saves")
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     decisions: dict[tuple[str, int], Decision] = {}
     try:

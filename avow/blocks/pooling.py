@@ -18,27 +18,22 @@ from avow.blocks.rank_pooling import weighed_by_rank
 from avow.blocks.recurrent import TwoWayGru, last_state
 
 PoolKind = Literal["mean", "max", "last", "learnt"]
+Parts = Float[Tensor, "items parts dim"]
+Present = Bool[Tensor, "items parts"]
+Pooled = Float[Tensor, "items dim"]
 
 
 class Pool(nn.Module, ABC):
     """Parts and which of them are present, to one vector per item."""
 
     @abstractmethod
-    def forward(
-        self,
-        parts: Float[Tensor, "items parts dim"],
-        present: Bool[Tensor, "items parts"],
-    ) -> Float[Tensor, "items dim"]: ...
+    def forward(self, parts: Parts, present: Present) -> Pooled: ...
 
 
 class MeanPool(Pool):
     """The mean of the parts that are present."""
 
-    def forward(
-        self,
-        parts: Float[Tensor, "items parts dim"],
-        present: Bool[Tensor, "items parts"],
-    ) -> Float[Tensor, "items dim"]:
+    def forward(self, parts: Parts, present: Present) -> Pooled:
         weight = present[..., None].to(parts.dtype)
         return (parts * weight).sum(1) / weight.sum(1)
 
@@ -46,22 +41,14 @@ class MeanPool(Pool):
 class MaxPool(Pool):
     """Per channel, the largest of the parts that are present."""
 
-    def forward(
-        self,
-        parts: Float[Tensor, "items parts dim"],
-        present: Bool[Tensor, "items parts"],
-    ) -> Float[Tensor, "items dim"]:
+    def forward(self, parts: Parts, present: Present) -> Pooled:
         return parts.masked_fill(~present[..., None], -torch.inf).amax(1)
 
 
 class LastPool(Pool):
     """The last of the parts that are present."""
 
-    def forward(
-        self,
-        parts: Float[Tensor, "items parts dim"],
-        present: Bool[Tensor, "items parts"],
-    ) -> Float[Tensor, "items dim"]:
+    def forward(self, parts: Parts, present: Present) -> Pooled:
         return last_state(parts, present)
 
 
@@ -79,11 +66,7 @@ class LearntPool(Pool):
         self.gru = TwoWayGru(position_dim, hidden)
         self.weigh = nn.Linear(hidden, 1, bias=False)
 
-    def forward(
-        self,
-        parts: Float[Tensor, "items parts dim"],
-        present: Bool[Tensor, "items parts"],
-    ) -> Float[Tensor, "items dim"]:
+    def forward(self, parts: Parts, present: Present) -> Pooled:
         table = self.weights(parts.shape[1], parts.device)
         weight = table[present.sum(1) - 1]
         return weighed_by_rank(parts, present, weight)

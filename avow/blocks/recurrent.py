@@ -13,6 +13,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+Steps = Float[Tensor, "items steps inside"]
+Present = Bool[Tensor, "items steps"]
+States = Float[Tensor, "items steps hidden"]
+End = Float[Tensor, "items hidden"]
+
 
 def in_float32(gru: Callable[..., Any], *given: Tensor) -> Any:
     """What a GRU says of what it is given; on CUDA never in less than float32.
@@ -29,18 +34,10 @@ class Gru(nn.Module, ABC):
     """A state per step, 0 on padding; and the one it ends in."""
 
     @abstractmethod
-    def forward(
-        self,
-        steps: Float[Tensor, "items steps inside"],
-        present: Bool[Tensor, "items steps"],
-    ) -> Float[Tensor, "items steps hidden"]: ...
+    def forward(self, steps: Steps, present: Present) -> States: ...
 
     @abstractmethod
-    def with_end(
-        self,
-        steps: Float[Tensor, "items steps inside"],
-        present: Bool[Tensor, "items steps"],
-    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items hidden"]]: ...
+    def with_end(self, steps: Steps, present: Present) -> tuple[States, End]: ...
 
 
 class TwoWayGru(Gru):
@@ -54,36 +51,22 @@ class TwoWayGru(Gru):
         self.ahead = nn.GRU(inside, hidden, batch_first=True)
         self.back = nn.GRU(inside, hidden, batch_first=True)
 
-    def forward(
-        self,
-        steps: Float[Tensor, "items steps inside"],
-        present: Bool[Tensor, "items steps"],
-    ) -> Float[Tensor, "items steps hidden"]:
+    def forward(self, steps: Steps, present: Present) -> States:
         forwards, backwards = self._ways(steps, present)
         return (forwards + backwards) / 2 * present[..., None]
 
     def side_by_side(
-        self,
-        steps: Float[Tensor, "items steps inside"],
-        present: Bool[Tensor, "items steps"],
+        self, steps: Steps, present: Present
     ) -> Float[Tensor, "items steps twice"]:
         """The states of both directions next to each other instead of their mean."""
         return torch.cat(self._ways(steps, present), -1) * present[..., None]
 
-    def with_end(
-        self,
-        steps: Float[Tensor, "items steps inside"],
-        present: Bool[Tensor, "items steps"],
-    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items hidden"]]:
+    def with_end(self, steps: Steps, present: Present) -> tuple[States, End]:
         forwards, backwards = self._ways(steps, present)
         end = (last_state(forwards, present) + backwards[:, 0]) / 2
         return (forwards + backwards) / 2 * present[..., None], end
 
-    def _ways(
-        self,
-        steps: Float[Tensor, "items steps inside"],
-        present: Bool[Tensor, "items steps"],
-    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items steps hidden"]]:
+    def _ways(self, steps: Steps, present: Present) -> tuple[States, States]:
         """The states of each direction, both in the order of `steps`."""
         turned = _turned(present)
         forwards, _ = in_float32(self.ahead, steps)
@@ -98,24 +81,16 @@ class OneWayGru(Gru):
         super().__init__()
         self.ahead = nn.GRU(inside, hidden, batch_first=True)
 
-    def forward(
-        self,
-        steps: Float[Tensor, "items steps inside"],
-        present: Bool[Tensor, "items steps"],
-    ) -> Float[Tensor, "items steps hidden"]:
+    def forward(self, steps: Steps, present: Present) -> States:
         return in_float32(self.ahead, steps)[0] * present[..., None]
 
-    def with_end(
-        self,
-        steps: Float[Tensor, "items steps inside"],
-        present: Bool[Tensor, "items steps"],
-    ) -> tuple[Float[Tensor, "items steps hidden"], Float[Tensor, "items hidden"]]:
+    def with_end(self, steps: Steps, present: Present) -> tuple[States, End]:
         states = self(steps, present)
         return states, last_state(states, present)
 
 
 def last_state(
-    states: Float[Tensor, "items steps dim"], present: Bool[Tensor, "items steps"]
+    states: Float[Tensor, "items steps dim"], present: Present
 ) -> Float[Tensor, "items dim"]:
     """The state at each item's last step."""
     place = torch.arange(states.shape[1], device=states.device)
@@ -131,7 +106,7 @@ def closed_up(
     return parts.take_along_dim(order[..., None], 1), present.take_along_dim(order, 1)
 
 
-def _turned(present: Bool[Tensor, "items steps"]) -> Tensor:
+def _turned(present: Present) -> Tensor:
     """Each item's own steps last to first, its padding where it was: its own inverse."""
     place = torch.arange(present.shape[1], device=present.device)[None]
     return torch.where(present, present.sum(1, keepdim=True) - 1 - place, place)

@@ -1,6 +1,7 @@
-"""Check and convert what users pass: similarities, reference queries, matches."""
+"""Check and convert what users pass: similarities, reference queries, matches, tables."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,16 @@ from avow.core.shapes import Bool, Float
 Scores = Any
 """Arrays or tensors of numbers [queries, candidates], one or a sequence with one per view, or
 one of [views, queries, candidates]."""
+
+
+def table_text(path: Path, what: str, expected: str) -> str:
+    """The text of a table that a person wrote or saved, without a byte order mark."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadData(
+            f"The {what} {str(path)!r} cannot be read ({error}). Expected {expected}."
+        ) from error
 
 
 def views_of(similarity: Scores) -> Float[np.ndarray, "views queries candidates"]:

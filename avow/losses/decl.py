@@ -26,35 +26,29 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
 
 from avow.core.contracts import Lesson, Matches, PerView, Scores, SiftingLoss, Similarities
 from avow.core.errors import BadRecipe
 from avow.core.opinion import EvidenceKind, Opinion, kl_to_uniform, log_evidence, squared_risk
+from avow.losses._shapes import PairMatches, PairScores, PerPair, PerQuery, QueryScores, Value
 from avow.losses.hinge import violation
 
 Risk = Literal["evidence", "similarity"]
 
 
-def believed(
-    match: Bool[Tensor, "images texts"], trust: Float[Tensor, " pairs"]
-) -> Float[Tensor, "images texts"]:
+def believed(match: Matches, trust: PerPair) -> Scores:
     """The targets: a match as far as its text is trusted to be one, and nothing elsewhere."""
     return match * trust[None]
 
 
-def shared(target: Float[Tensor, "queries K"]) -> Float[Tensor, "queries K"]:
+def shared(target: QueryScores) -> QueryScores:
     """Where a query has several matches they share one unit, as a distribution must."""
     return target / target.sum(1, keepdim=True).clamp(min=1)
 
 
 def softened_hinge(
-    scores: Float[Tensor, "pairs pairs"],
-    match: Bool[Tensor, "pairs pairs"],
-    margin: float,
-    negatives: int,
-) -> Float[Tensor, " pairs"]:
+    scores: PairScores, match: PairMatches, margin: float, negatives: int
+) -> PerPair:
     """The mean violation of each pair's hardest negatives, added over both directions."""
     count = min(negatives, len(scores))
     sides = (violation(scores, match, margin), violation(scores.T, match.T, margin))
@@ -63,9 +57,7 @@ def softened_hinge(
     )
 
 
-def two_way_evidence(
-    scores: Float[Tensor, "pairs pairs"], tau: float, evidence: EvidenceKind
-) -> Float[Tensor, "pairs pairs"]:
+def two_way_evidence(scores: PairScores, tau: float, evidence: EvidenceKind) -> PairScores:
     """Logarithm of the evidence of both directions together: e + e transposed."""
     there = log_evidence(scores, tau, evidence)
     return torch.logaddexp(there, there.T)
@@ -102,22 +94,18 @@ class Decl(SiftingLoss):
     def __post_init__(self) -> None:
         check_fewest(self.fewest)
 
-    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Value]:
         (scores,) = similarities()
         yield self.evidential(scores, lesson) + self.hinged(scores, lesson)
 
-    def evidential(
-        self, scores: Float[Tensor, "images texts"], lesson: Lesson
-    ) -> Float[Tensor, ""]:
+    def evidential(self, scores: Scores, lesson: Lesson) -> Value:
         """Risk of the believed matches and evidence for anything else, both directions."""
         target = believed(lesson.match, lesson.trust[0])
         to_text = self._query(scores, shared(target))
         to_image = self._query(scores.T, shared(target.T))
         return (to_text + to_image).mean()
 
-    def hinged(
-        self, scores: Float[Tensor, "images texts"], lesson: Lesson
-    ) -> Float[Tensor, ""]:
+    def hinged(self, scores: Scores, lesson: Lesson) -> Value:
         """The hinge of the believed pairs, summed over the batch as published."""
         if self.hinge == 0:
             return scores.new_zeros(())
@@ -129,9 +117,7 @@ class Decl(SiftingLoss):
         """How many a pair is compared with; published steps count from 1."""
         return max(int(batch - self.easing * (step + 1)), self.fewest)
 
-    def _query(
-        self, scores: Float[Tensor, "queries K"], target: Float[Tensor, "queries K"]
-    ) -> Float[Tensor, " queries"]:
+    def _query(self, scores: QueryScores, target: QueryScores) -> PerQuery:
         opinion = Opinion.from_similarity(scores, self.tau, self.evidence)
         if self.risk == "evidence":
             value = squared_risk(opinion, target)

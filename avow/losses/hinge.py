@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from avow.core.contracts import Lesson, Loss, Similarities
+from avow.core.contracts import Lesson, Loss, Scores, Similarities
+from avow.losses._shapes import QueryMatches, QueryScores, Value
 
 Reduce = Literal["sum", "mean", "pairs"]
 
 
 def violation(
-    scores: Float[Tensor, "queries K"],
-    match: Bool[Tensor, "queries K"],
-    margin: float | Float[Tensor, "#queries #K"],
-) -> Float[Tensor, "queries K"]:
+    scores: QueryScores, match: QueryMatches, margin: float | Float[Tensor, "#queries #K"]
+) -> QueryScores:
     """How far each wrong candidate comes within `margin` of the weakest match."""
     weakest = scores.masked_fill(~match, torch.inf).amin(-1, keepdim=True)
     return (margin + scores - weakest).clamp(min=0).masked_fill(match, 0)
@@ -41,14 +40,12 @@ class Hinge(Loss):
     risk_steps: int
     views: int = 1
 
-    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Value]:
         for _ in range(self.risk_steps):
             (scores,) = similarities()
             yield self._value(scores, lesson)
 
-    def _value(
-        self, scores: Float[Tensor, "images texts"], lesson: Lesson
-    ) -> Float[Tensor, ""]:
+    def _value(self, scores: Scores, lesson: Lesson) -> Value:
         to_text = violation(scores, lesson.match, self.margin)
         to_image = violation(scores.T, lesson.match.T, self.margin)
         if self.hardest and lesson.epoch >= self.warm_up:

@@ -24,35 +24,32 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from avow.core.contracts import Lesson, Matches, PerView, Scores, SiftingLoss, Similarities
 from avow.losses._mixture import chance_of_higher
+from avow.losses._shapes import PairMatches, PairScores, PerPair, Value
 from avow.losses.hinge import violation
 
 Curve = Literal["linear", "exponential", "sin"]
 TextMargin = Literal["candidate", "own"]
 
 
-def mean_cost(
-    scores: Float[Tensor, "pairs pairs"], match: Bool[Tensor, "pairs pairs"], margin: float
-) -> Float[Tensor, " pairs"]:
+def mean_cost(scores: PairScores, match: PairMatches, margin: float) -> PerPair:
     """The mean violation of all candidates, added over both directions."""
     sides = violation(scores, match, margin), violation(scores.T, match.T, margin)
     return sides[0].mean(-1) + sides[1].mean(-1)
 
 
-def predicted(
-    scores: Float[Tensor, "pairs pairs"], match: Bool[Tensor, "pairs pairs"], margin: float
-) -> Float[Tensor, " pairs"]:
+def predicted(scores: PairScores, match: PairMatches, margin: float) -> PerPair:
     """How right each pair looks beside the best tenth of its batch."""
     room = (margin - mean_cost(scores, match, margin) / 2).clamp(0, margin)
     best = room.sort().values[int(0.9 * len(room)) :]
     return room / best.mean().clamp(min=1e-8)
 
 
-def softened(label: Float[Tensor, " pairs"], curve: Curve) -> Float[Tensor, " pairs"]:
+def softened(label: PerPair, curve: Curve) -> PerPair:
     """The share of the margin that a pair of this label gets."""
     if curve == "linear":
         return label
@@ -79,7 +76,7 @@ class Ncr(SiftingLoss):
 
     views = 2
 
-    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Value]:
         scores = list(similarities())
         if lesson.epoch < self.warm_up:
             costs = [mean_cost(one, lesson.match, self.margin).sum() for one in scores]
@@ -98,11 +95,11 @@ class Ncr(SiftingLoss):
     def _learn(
         self,
         chosen: Bool[Tensor, " pairs"],
-        scores: Float[Tensor, "pairs pairs"],
-        advisers: Sequence[Float[Tensor, "pairs pairs"]],
-        trust: Float[Tensor, " pairs"],
-        match: Bool[Tensor, "pairs pairs"],
-    ) -> Float[Tensor, ""]:
+        scores: PairScores,
+        advisers: Sequence[PairScores],
+        trust: PerPair,
+        match: PairMatches,
+    ) -> Value:
         """The hinge among the `chosen` pairs, whose labels the `advisers` complete."""
         places = chosen.nonzero().squeeze(1)
         if len(places) < 2:
@@ -114,12 +111,7 @@ class Ncr(SiftingLoss):
         label = trust + (1 - trust) * torch.stack(labels).mean(0)
         return self.hinge(scores[grid], among, label.clamp(0, 1))
 
-    def hinge(
-        self,
-        scores: Float[Tensor, "pairs pairs"],
-        match: Bool[Tensor, "pairs pairs"],
-        label: Float[Tensor, " pairs"],
-    ) -> Float[Tensor, ""]:
+    def hinge(self, scores: PairScores, match: PairMatches, label: PerPair) -> Value:
         """The hardest violation of each query under its pair's margin, summed."""
         margin = self.margin * softened(label, self.curve)[:, None]
         turned = margin.T if self.text_margin == "candidate" else margin
@@ -139,7 +131,7 @@ class Ncr(SiftingLoss):
         """Each view's probabilities go to the other view."""
         return torch.stack([self._right(cost) for cost in seen]).flip(0), seen
 
-    def _right(self, cost: Float[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
+    def _right(self, cost: PerPair) -> PerPair:
         """The probability that each pair is right, by what it costs one network."""
         scaled = (cost - cost.min()) / (cost.max() - cost.min()).clamp(min=1e-12)
         # as published: few rounds, a coarse end, and curves that cannot become narrow

@@ -13,19 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
 
 from avow.core.contracts import Lesson, Loss, Similarities
+from avow.losses._shapes import PerQuery, QueryMatches, QueryScores, Value
 from avow.losses.hinge import violation
 
 
-def selected(
-    scores: Float[Tensor, "queries K"],
-    match: Bool[Tensor, "queries K"],
-    margin: float,
-    near: float,
-) -> Float[Tensor, " queries"]:
+def selected(scores: QueryScores, match: QueryMatches, margin: float, near: float) -> PerQuery:
     """Each query's mean violation where its hardest negative is `near`, else the largest."""
     violations = violation(scores, match, margin)
     mean = violations.sum(-1) / (~match).sum(-1).clamp(min=1)
@@ -44,7 +38,7 @@ class SelHN(Loss):
     near: float
     views: int = 1
 
-    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Value]:
         (scores,) = similarities()
         to_text = selected(scores, lesson.match, self.margin, self.near)
         to_image = selected(scores.T, lesson.match.T, self.margin, self.near)

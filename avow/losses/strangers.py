@@ -27,6 +27,7 @@ from torch import Tensor
 from avow.blocks.null_comparison import chance_of_right, normal_scores
 from avow.core.contracts import Lesson, Matches, PerView, Scores, SiftingLoss, Similarities
 from avow.core.opinion import EvidenceKind, Opinion, dirichlet_risk, kl_to_uniform
+from avow.losses._shapes import PerPair, QueryScores, Value
 from avow.losses.decl import believed, shared
 from avow.losses.tcl import agreement
 
@@ -50,7 +51,7 @@ class Strangers(SiftingLoss):
 
     views = 2
 
-    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Value]:
         scores = list(similarities())
         sides = [believed(lesson.match, trust) for trust in lesson.trust]
         # views that met early believe the same of every pair
@@ -69,12 +70,7 @@ class Strangers(SiftingLoss):
         for _ in range(self.agreement_steps):
             yield agreement(*similarities(), tau=self.tau, evidence=self.evidence)
 
-    def _learn(
-        self,
-        scores: Float[Tensor, "queries K"],
-        target: Float[Tensor, "queries K"],
-        epoch: int,
-    ) -> Float[Tensor, ""]:
+    def _learn(self, scores: QueryScores, target: QueryScores, epoch: int) -> Value:
         """TCL's risk and KL, each query as far as its match is believed."""
         opinion, target = self._opinion(scores), shared(target)
         value = dirichlet_risk(opinion, target)
@@ -83,7 +79,7 @@ class Strangers(SiftingLoss):
             value = value + weight * target.sum(-1) * kl_to_uniform(opinion.discounted(target))
         return value.mean()
 
-    def _opinion(self, scores: Float[Tensor, "queries K"]) -> Opinion:
+    def _opinion(self, scores: QueryScores) -> Opinion:
         return Opinion.from_similarity(scores, self.tau, self.evidence)
 
     def sifts(self, epoch: int) -> bool:
@@ -111,13 +107,11 @@ class Strangers(SiftingLoss):
         together = epoch >= self.apart or self._meet(trust)
         return (both.clone() if together else both * learns), seen
 
-    def _meet(self, trust: Float[Tensor, " pairs"]) -> bool:
+    def _meet(self, trust: PerPair) -> bool:
         return float(trust.mean()) >= self.meet_at
 
 
-def _judged(
-    seen: Float[Tensor, "views pairs"], first: Bool[Tensor, " pairs"]
-) -> Float[Tensor, " pairs"]:
+def _judged(seen: Float[Tensor, "views pairs"], first: Bool[Tensor, " pairs"]) -> PerPair:
     """The chance that each pair is right, by the view that did not learn from it."""
     return chance_of_right(torch.where(first, seen[1], seen[0]))
 

@@ -26,10 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from jaxtyping import Float
-from torch import Tensor
-
-from avow.core.contracts import Lesson, Loss, Similarities
+from avow.core.contracts import Lesson, Loss, Scores, Similarities
 from avow.core.opinion import (
     EvidenceKind,
     Opinion,
@@ -37,6 +34,7 @@ from avow.core.opinion import (
     disagreement,
     kl_to_uniform,
 )
+from avow.losses._shapes import QueryScores, Value
 from avow.losses.decl import believed, shared
 
 Learn = Literal["both", "image", "text"]
@@ -62,7 +60,7 @@ class Tcl(Loss):
     def needs_fits(self) -> bool:
         return self.others != "wrong"
 
-    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Value]:
         sides = [believed(lesson.match, trust) for trust in lesson.trust]
         weight = min(self.kl_most, self.kl_rate * lesson.epoch)
         for _ in range(self.risk_steps):
@@ -72,12 +70,8 @@ class Tcl(Loss):
                 yield agreement(*similarities(), tau=self.tau, evidence=self.evidence)
 
     def _risk(
-        self,
-        scores: list[Float[Tensor, "images texts"]],
-        sides: list[Float[Tensor, "images texts"]],
-        fits: Float[Tensor, "images texts"] | None,
-        kl_weight: float,
-    ) -> Float[Tensor, ""]:
+        self, scores: list[Scores], sides: list[Scores], fits: Scores | None, kl_weight: float
+    ) -> Value:
         """Each view learns the direction of its own."""
         turned = None if fits is None else fits.T
         if self.learn == "text":
@@ -89,11 +83,11 @@ class Tcl(Loss):
 
     def _learn(
         self,
-        scores: Float[Tensor, "queries K"],
-        target: Float[Tensor, "queries K"],
-        fits: Float[Tensor, "queries K"] | None,
+        scores: QueryScores,
+        target: QueryScores,
+        fits: QueryScores | None,
         kl_weight: float,
-    ) -> Float[Tensor, ""]:
+    ) -> Value:
         """Risk of the match plus evidence for anything else (TCL Eq. 8-10)."""
         opinion, share = self._opinion(scores), target
         if fits is not None and self.others == "left_out":
@@ -107,16 +101,13 @@ class Tcl(Loss):
             value = value + kl_weight * target.amax(-1) * rest
         return value.mean()
 
-    def _opinion(self, scores: Float[Tensor, "queries K"]) -> Opinion:
+    def _opinion(self, scores: QueryScores) -> Opinion:
         return Opinion.from_similarity(scores, self.tau, self.evidence)
 
 
 def agreement(
-    image_view: Float[Tensor, "images texts"],
-    text_view: Float[Tensor, "images texts"],
-    tau: float,
-    evidence: EvidenceKind,
-) -> Float[Tensor, ""]:
+    image_view: Scores, text_view: Scores, tau: float, evidence: EvidenceKind
+) -> Value:
     """Each view follows the other where the other is at home (TCL Eq. 13)."""
     opinion = partial(Opinion.from_similarity, tau=tau, kind=evidence)
     to_text = disagreement(student=opinion(text_view), teacher=opinion(image_view))

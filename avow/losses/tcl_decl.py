@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
 
 from avow.blocks.null_comparison import chance_of_right, normal_scores
 from avow.core.contracts import Lesson, Matches, PerView, Scores, SiftingLoss, Similarities
@@ -34,6 +32,7 @@ from avow.core.opinion import (
     squared_risk,
 )
 from avow.losses._mixture import chance_of_higher
+from avow.losses._shapes import PerQuery, QueryMatches, QueryScores, Value
 from avow.losses.decl import (
     believed,
     check_fewest,
@@ -79,7 +78,7 @@ class TclDecl(SiftingLoss):
     def __post_init__(self) -> None:
         check_fewest(self.fewest)
 
-    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Value]:
         scores = list(similarities())
         targets = [believed(lesson.match, trust) for trust in lesson.trust]
         to_text = self._learn(scores[0], lesson.match, targets[0], lesson.trust[0], lesson)
@@ -93,12 +92,12 @@ class TclDecl(SiftingLoss):
 
     def _learn(
         self,
-        scores: Float[Tensor, "queries K"],
-        match: Bool[Tensor, "queries K"],
-        target: Float[Tensor, "queries K"],
-        trust: Float[Tensor, " queries"],
+        scores: QueryScores,
+        match: QueryMatches,
+        target: QueryScores,
+        trust: PerQuery,
         lesson: Lesson,
-    ) -> Float[Tensor, ""]:
+    ) -> Value:
         """Risk of what is believed, evidence for anything else, and a hinge where wanted."""
         opinion = self._opinion(scores)
         target = shared(target)
@@ -113,7 +112,7 @@ class TclDecl(SiftingLoss):
             value = value + self.hinge * (costs * trust).sum()
         return value
 
-    def _opinion(self, scores: Float[Tensor, "queries K"]) -> Opinion:
+    def _opinion(self, scores: QueryScores) -> Opinion:
         return Opinion.from_similarity(scores, self.tau, self.evidence)
 
     def sifts(self, epoch: int) -> bool:

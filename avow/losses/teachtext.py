@@ -30,6 +30,7 @@ from avow import losses
 from avow.core import folder
 from avow.core.contracts import Lesson, Loss, Scores, Similarities
 from avow.core.errors import BadData
+from avow.losses._shapes import Value
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class TeachText(Loss):
     def weighs(self) -> bool:  # type: ignore[override]
         return self.base.weighs
 
-    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Float[Tensor, ""]]:
+    def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Value]:
         first: list[Sequence[Scores]] = []
 
         def compared() -> Sequence[Scores]:
@@ -129,7 +130,7 @@ class TeachText(Loss):
         for step, value in enumerate(self.base.steps(compared, lesson)):
             yield value + self.distance(first[0], lesson) if step == 0 else value
 
-    def distance(self, views: Sequence[Scores], lesson: Lesson) -> Float[Tensor, ""]:
+    def distance(self, views: Sequence[Scores], lesson: Lesson) -> Value:
         """How far each view is from the teachers, added up."""
         if not self.teachers:
             return views[0].new_zeros(())

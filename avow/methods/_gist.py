@@ -17,22 +17,12 @@ from torch import Tensor, nn
 
 from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import spread
+from avow.blocks.running_norm import RunningNorm
 from avow.core.contracts import Encoded
 
 
-class PlaceNorm(nn.Module):
+class PlaceNorm(RunningNorm):
     """Batch normalisation per place among the parts, over the parts that are present."""
-
-    running_mean: Tensor
-    running_var: Tensor
-
-    def __init__(self, places: int, momentum: float = 0.1, eps: float = 1e-5):
-        super().__init__()
-        self.momentum, self.eps = momentum, eps
-        self.weight = nn.Parameter(torch.ones(places))
-        self.bias = nn.Parameter(torch.zeros(places))
-        self.register_buffer("running_mean", torch.zeros(places))
-        self.register_buffer("running_var", torch.ones(places))
 
     def forward(
         self,

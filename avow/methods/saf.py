@@ -20,23 +20,16 @@ from torch.nn.functional import linear
 from avow.blocks import fused
 from avow.blocks.normalise import precise, unit
 from avow.blocks.projection import spread
+from avow.blocks.running_norm import RunningNorm
 from avow.core.keywords import with_keywords
 from avow.methods._similarity_vectors import Head, Reader, SimilarityVectors, VectorSettings
 
 
-class CaptionNorm(nn.Module):
+class CaptionNorm(RunningNorm):
     """Batch normalisation of one number per node, for each caption by itself."""
 
-    running_mean: Tensor
-    running_var: Tensor
-
-    def __init__(self, momentum: float = 0.1, eps: float = 1e-5):
-        super().__init__()
-        self.momentum, self.eps = momentum, eps
-        self.weight = nn.Parameter(torch.ones(1))
-        self.bias = nn.Parameter(torch.zeros(1))
-        self.register_buffer("running_mean", torch.zeros(1))
-        self.register_buffer("running_var", torch.ones(1))
+    def __init__(self) -> None:
+        super().__init__(1)
 
     def forward(
         self,

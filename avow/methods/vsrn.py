@@ -23,6 +23,7 @@ from avow.blocks.encoders import EncoderSettings
 from avow.blocks.normalise import unit
 from avow.blocks.projection import spread
 from avow.blocks.recurrent import OneWayGru, closed_up
+from avow.blocks.running_norm import RunningNorm
 from avow.core.contracts import Encoded, Regions, Tokens, VectorMethod
 from avow.core.keywords import with_keywords
 from avow.methods._captioner import Captioner
@@ -40,22 +41,14 @@ def unit_over_parts(
     return parts / (torch.linalg.vector_norm(parts, dim=1, keepdim=True) + _EPSILON)
 
 
-class PartNorm(nn.Module):
+class PartNorm(RunningNorm):
     """Batch normalisation whose statistics are those of the parts that are present.
 
     Weight and bias start at zero, so that a block around it starts as the identity.
     """
 
-    running_mean: Tensor
-    running_var: Tensor
-
-    def __init__(self, dim: int, momentum: float = 0.1, eps: float = 1e-5):
-        super().__init__()
-        self.momentum, self.eps = momentum, eps
-        self.weight = nn.Parameter(torch.zeros(dim))
-        self.bias = nn.Parameter(torch.zeros(dim))
-        self.register_buffer("running_mean", torch.zeros(dim))
-        self.register_buffer("running_var", torch.ones(dim))
+    def __init__(self, dim: int):
+        super().__init__(dim, weight=0.0)
 
     def forward(
         self, parts: Float[Tensor, "items parts dim"], present: Bool[Tensor, "items parts"]

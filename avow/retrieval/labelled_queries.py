@@ -16,6 +16,7 @@ import numpy as np
 
 from avow.core.captions import check_caption
 from avow.core.errors import BadData, BadQuery
+from avow.core.inputs import table_text
 from avow.core.moments import Moment, seconds_of
 from avow.core.searching import Encoder
 from avow.retrieval.commonness import commonness
@@ -198,13 +199,8 @@ def _item(places: _Places, file: str, beside: Path) -> int | None:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadData(
-            f"The pairs {str(path)!r} cannot be read ({error}). Expected a .csv or .jsonl "
-            "file with a query and its right file on each line."
-        ) from error
+    expected = "a .csv or .jsonl file with a query and its right file on each line"
+    text = table_text(path, "pairs", expected)
     for number, row in _from_json(text) if path.suffix == ".jsonl" else _from_csv(text, path):
         query, file = row
         if not query.strip() or not file.strip():

@@ -1,13 +1,15 @@
 """Encode, compare and train imported networks the way their published runs did."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from accelerate import Accelerator
+from parity_systems._claims import Claim, When, stepwise
+from parity_systems._oracle import Oracle, Problem
 from torch import Tensor
 
 from avow.assembly.published import Imported
@@ -102,6 +104,20 @@ def enrol(
     made = build_optimiser(views, settings)
     learner = Learner(Accelerator(cpu=True), Comparison(views), views, loss, made, settings)
     return Course(learner, loss)
+
+
+def every_step(
+    oracle: Oracle,
+    problem: Problem,
+    course: Course,
+    after: Callable[[str, When], Iterator[Claim]],
+) -> Iterator[Claim]:
+    """Train as often as was recorded: what `after` claims of each step, and all losses."""
+    values = []
+    for step in range(1, oracle.arrays["train_loss"].size + 1):
+        values.append(course.learn(problem.batch(step - 1)))
+        yield from after(f"after{step}", "after")
+    yield from stepwise("train_loss", values)
 
 
 def gradient_norm(imported: Imported, batch: Batch) -> float:

@@ -2,13 +2,14 @@
 
 import dataclasses
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from parity_systems._claims import Claim, When, inputs, stepwise
+from parity_systems._claims import Claim, When, inputs
 from parity_systems._oracle import Oracle, Problem
-from parity_systems._steps import enrol, see
+from parity_systems._steps import enrol, every_step, see
 from torch import Tensor
 
 PREFIXES = ("gsmn_",)
@@ -21,11 +22,7 @@ def recompute(oracle: Oracle) -> Iterator[Claim]:
     problem = joined(oracle)
     yield from after(oracle, problem, view, "init", "start")
     course = enrol(imported, oracle.options, "adam")
-    values = []
-    for step in range(1, oracle.arrays["train_loss"].size + 1):
-        values.append(course.learn(problem.batch(step - 1)))
-        yield from after(oracle, problem, view, f"after{step}", "after")
-    yield from stepwise("train_loss", values)
+    yield from every_step(oracle, problem, course, partial(after, oracle, problem, view))
 
 
 def joined(oracle: Oracle) -> Problem:

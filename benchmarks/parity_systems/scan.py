@@ -1,12 +1,13 @@
 """SCAN and IMRAM: regions and words that look at each other."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
-from parity_systems._claims import Claim, When, stepwise
+from parity_systems._claims import Claim, When
 from parity_systems._oracle import Oracle
-from parity_systems._steps import enrol, gradient_norm, see, vectors
+from parity_systems._steps import enrol, every_step, gradient_norm, see, vectors
 
 from avow.core.contracts import Method
 
@@ -20,11 +21,7 @@ def recompute(oracle: Oracle) -> Iterator[Claim]:
     yield from after(oracle, view, "init", "start")
     yield Claim("train_gradnorm", gradient_norm(imported, oracle.problem.batch()))
     course = enrol(imported, oracle.options, "adam")
-    values = []
-    for step in range(1, oracle.arrays["train_loss"].size + 1):
-        values.append(course.learn(oracle.problem.batch(step - 1)))
-        yield from after(oracle, view, f"after{step}", "after")
-    yield from stepwise("train_loss", values)
+    yield from every_step(oracle, oracle.problem, course, partial(after, oracle, view))
 
 
 @torch.no_grad()

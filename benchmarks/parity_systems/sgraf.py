@@ -1,11 +1,12 @@
 """SGRAF: SAF or SGR, ranked and trained by the sigmoid of their score."""
 
 from collections.abc import Iterator
+from functools import partial
 
-from parity_systems._claims import Claim, When, stepwise
+from parity_systems._claims import Claim, When
 from parity_systems._oracle import Oracle
 from parity_systems._ranking import hinges, of_ranks
-from parity_systems._steps import enrol, see, vectors
+from parity_systems._steps import enrol, every_step, see, vectors
 
 from avow.assembly.published import Imported
 
@@ -21,11 +22,7 @@ def recompute(oracle: Oracle) -> Iterator[Claim]:
     for name, value in hinges(seen.similarity, float(oracle.options["margin"])).items():
         yield Claim(name, value)
     course = enrol(imported, oracle.options, "adam")
-    values = []
-    for step in range(1, oracle.arrays["train_loss"].size + 1):
-        values.append(course.learn(oracle.problem.batch(step - 1)))
-        yield from after(oracle, imported, f"after{step}", "after")
-    yield from stepwise("train_loss", values)
+    yield from every_step(oracle, oracle.problem, course, partial(after, oracle, imported))
 
 
 def after(oracle: Oracle, imported: Imported, prefix: str, when: When) -> Iterator[Claim]:

@@ -1,12 +1,13 @@
 """VSE-infinity: one network with learnt pooling, and its hinge."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
-from parity_systems._claims import Claim, When, inputs, stepwise
+from parity_systems._claims import Claim, When, inputs
 from parity_systems._oracle import Oracle
-from parity_systems._steps import enrol, see, vectors
+from parity_systems._steps import enrol, every_step, see, vectors
 
 from avow.core.contracts import Method
 
@@ -23,11 +24,7 @@ def recompute(oracle: Oracle) -> Iterator[Claim]:
     options = oracle.options
     options = {**options, "learning_rate": options.get("lr", options["learning_rate"])}
     course = enrol(imported, options, optimiser(options), decay)
-    values = []
-    for step in range(1, oracle.arrays["train_loss"].size + 1):
-        values.append(course.learn(oracle.problem.batch(step - 1)))
-        yield from after(oracle, view, f"after{step}", "after")
-    yield from stepwise("train_loss", values)
+    yield from every_step(oracle, oracle.problem, course, partial(after, oracle, view))
 
 
 def optimiser(options: dict[str, Any]) -> Any:

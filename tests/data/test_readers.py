@@ -1,15 +1,15 @@
 """Each reader on a tiny dataset of its layout, and what each says of a broken one."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from samples import refusal
 
 from avow.core.contracts import PairedDataset
-from avow.core.errors import BadData, BadRecipe
+from avow.core.errors import BadRecipe
 from avow.data.opening import data_home, open_dataset
 from avow.data.readers import coco, compact, flickr8k, karpathy, pairs, precomp
 
@@ -28,12 +28,6 @@ def write_json(path: Path, content: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
     return path
-
-
-def refusal(action: Callable[[], object], kind: type[Exception] = BadData) -> str:
-    with pytest.raises(kind) as caught:
-        action()
-    return str(caught.value)
 
 
 def described(dataset: PairedDataset) -> dict[str, dict[str, list[str]]]:

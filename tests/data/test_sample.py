@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from samples import refusal
 
 from avow.core.errors import BadData, MissingExtra
 from avow.data.readers import sample
@@ -86,9 +87,7 @@ def test_no_folder_is_taken_for_the_sample(tmp_path):
 
 def test_a_missing_wheel_names_the_extra(monkeypatch):
     monkeypatch.setattr(sample, "find_spec", lambda package: None)
-    with pytest.raises(MissingExtra) as caught:
-        sample.build()
-    assert str(caught.value) == (
+    assert refusal(lambda: sample.build(), MissingExtra) == (
         "The sample needs the package 'scikit-image', which is not installed. "
         "Install it with: pip install 'avow[sample]'."
     )
@@ -98,9 +97,7 @@ def test_a_missing_photograph_says_so(monkeypatch, tmp_path):
     hollow = importlib.util.spec_from_loader("skimage", None, is_package=True)
     hollow.submodule_search_locations = [str(tmp_path)]
     monkeypatch.setattr(sample, "find_spec", lambda package: hollow)
-    with pytest.raises(BadData) as caught:
-        sample.build()
-    assert str(caught.value) == (
+    assert refusal(lambda: sample.build(), BadData) == (
         "The installed 'scikit-image' has no photograph 'data/astronaut.png', which "
         "the sample needs. Install it anew with: pip install --force-reinstall "
         "scikit-image."

@@ -5,24 +5,18 @@ AVOW_DATA (msrvtt, activitynet, didemo, msvd-official), it counts what the paper
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from samples import refusal
 
 from avow.assembly.pairs import FeaturedSplit
 from avow.core.contracts import PairedDataset
 from avow.core.datasets import VideoFeatures
-from avow.core.errors import BadData, BadFeatures, BadRecipe
+from avow.core.errors import BadFeatures, BadRecipe
 from avow.data.opening import data_home, open_dataset
 from avow.data.videos import VideoRows, without_ending
-
-
-def refusal(action: Callable[[], object], kind: type[Exception] = BadData) -> str:
-    with pytest.raises(kind) as caught:
-        action()
-    return str(caught.value)
 
 
 def described(dataset: PairedDataset) -> dict[str, dict[str, list[str]]]:

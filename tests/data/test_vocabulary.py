@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from samples import refusal
 
 from avow.core.errors import WrongCheckpoint
 from avow.data.captions import TokenTable
@@ -78,9 +79,7 @@ def test_saved_file_has_the_published_keys(tmp_path):
 def test_broken_vocabulary_is_refused(tmp_path, text):
     path = tmp_path / "v.json"
     path.write_text(text)
-    with pytest.raises(WrongCheckpoint) as caught:
-        Vocabulary.open(path)
-    assert str(caught.value) == (
+    assert refusal(lambda: Vocabulary.open(path), WrongCheckpoint) == (
         f"The vocabulary '{path}' is damaged or no vocabulary. Expected JSON with "
         "word2idx, idx2word and idx, numbered from <pad>. Copy it again from where the "
         "run was made."
@@ -88,9 +87,7 @@ def test_broken_vocabulary_is_refused(tmp_path, text):
 
 
 def test_missing_vocabulary_says_so(tmp_path):
-    with pytest.raises(WrongCheckpoint) as caught:
-        Vocabulary.open(tmp_path / "v.json")
-    assert str(caught.value) == (
+    assert refusal(lambda: Vocabulary.open(tmp_path / "v.json"), WrongCheckpoint) == (
         f"The vocabulary '{tmp_path / 'v.json'}' is missing. Expected JSON with "
         "word2idx, idx2word and idx, numbered from <pad>. Copy it again from where the "
         "run was made."
