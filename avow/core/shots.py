@@ -136,9 +136,11 @@ def pooled(
     return out
 
 
-def _units(vectors: np.ndarray) -> Float[np.ndarray, "frames dim"]:
-    vectors = np.asarray(vectors, np.float64)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+def _units(vectors: np.ndarray) -> Float32[np.ndarray, "frames dim"]:
+    """Single precision: two hours of them are tens of megabytes."""
+    units = np.array(vectors, np.float32)
+    units /= np.maximum(np.linalg.norm(units, axis=1, keepdims=True), 1e-12)
+    return units
 
 
 def _jumped(log: FrameLog, settings: ShotSettings) -> Bool[np.ndarray, " frames"]:
@@ -182,13 +184,13 @@ def _partition(
 ) -> list[int]:
     """First rows of all segments but the first, of the cheapest partition."""
     count = len(units)
-    sums = np.concatenate([np.zeros((1, units.shape[1])), units.cumsum(0)])
     cost, origin = np.full(count + 1, np.inf), np.zeros(count + 1, int)
     cost[0] = 0.0
     for stop in range(1, count + 1):
         low = min(int(np.searchsorted(begins, ends[stop - 1] - longest - 1e-6)), stop - 1)
         starts = np.arange(low, stop)
-        scatter = stop - starts - ((sums[stop] - sums[low:stop]) ** 2).sum(1) / (stop - starts)
+        sums = units[low:stop][::-1].cumsum(0, dtype=np.float64)[::-1]  # from each to the stop
+        scatter = stop - starts - (sums**2).sum(1) / (stop - starts)
         total = cost[low:stop] + scatter + np.where(starts > 0, prices[low:stop], 0.0)
         best = int(total.argmin())
         cost[stop], origin[stop] = total[best], low + best

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from avow.core.video_files import LONGEST, opened, prepare_decoder, pyav
+from avow.core.video_pixels import Turn, orientation
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -27,6 +28,7 @@ class Decoder:
         self.aspect = _aspect(stream)
         self.scaler = pyav().video.reformatter.VideoReformatter()
         self._errors_in_a_row = 0
+        self._turn: tuple[int, Turn] | None = None
         for other in container.streams:
             if other.index != stream.index:
                 other.discard = pyav().stream.Discard.all  # not even read, where possible
@@ -55,6 +57,17 @@ class Decoder:
         """Before the first frame: how many threads, and which frames are left out."""
         self.keyframes_only = keyframes_only
         prepare_decoder(self.stream, threads, skip)
+
+    def turn(self, frame: "VideoFrame") -> Turn:
+        """How a frame becomes upright; its display matrix is read when its rotation changes.
+
+        PyAV's side data and their frame hold each other, so that frames whose side data were
+        asked for stay in memory until the garbage collector runs.
+        """
+        rotation = frame.rotation
+        if self._turn is None or self._turn[0] != rotation:
+            self._turn = rotation, orientation(frame)
+        return self._turn[1]
 
     def seek(self, time: float) -> None:
         """Go to the keyframe before `time`; a file that cannot seek is read from its start."""

@@ -65,7 +65,7 @@ def probe(path: Path) -> VideoInfo:
         if first is None:
             raise unreadable(path, "no frame of it can be decoded")
         time, frame = first
-        turn = video_pixels.orientation(frame)
+        turn = decoder.turn(frame)
         width, height = video_pixels.upright_size(frame, decoder.aspect, turn)
         return VideoInfo(
             duration=None if decoder.end is None else max(decoder.end - time, 0.0),
@@ -276,7 +276,7 @@ class _Sampler:
 
     def convert(self, time: float, frame: "VideoFrame") -> Frame:
         """Pixels and changes; its end is not known yet."""
-        turn = video_pixels.orientation(frame)
+        turn = self.decoder.turn(frame)
         pixels = video_pixels.rgb(
             frame, self.edge, self.decoder.aspect, turn, self.decoder.scaler
         )
