@@ -73,7 +73,8 @@ def test_one_frame_a_second_of_every_container_and_codec(tmp_path: Path, codec, 
 def test_frames_between_keyframes_are_not_decoded_where_no_step_needs_them(tmp_path: Path):
     near = write(tmp_path / "near.mp4", TIMES, options={"g": "25", "sc_threshold": "0"})
     far = write(tmp_path / "far.mp4", TIMES, options={"g": "250", "sc_threshold": "0"})
-    for path, alone in ((near, True), (far, False)):
+    rare = write(tmp_path / "rare.mp4", TIMES, options={"g": "32", "sc_threshold": "0"})
+    for path, alone in ((near, True), (far, False), (rare, False)):
         frames = videos.frames(path)
         taken = list(frames)
         assert_every_second(taken)

@@ -44,7 +44,7 @@ __all__ = [
 
 SMALLEST_STEP = 0.01
 _FRAMES_PER_STEP = 12  # encoders write a frame that others refer to at least this often
-_LATEST = 1.35  # steps between two keyframes that are chosen
+_LATEST = 1.1  # steps between two keyframes that are chosen, at most
 _FAR = 0.2  # seconds between two decoded frames
 _SLACK = 0.002  # seconds: times are rounded to the clock of the container
 

@@ -211,7 +211,9 @@ def _window(rng: np.random.Generator) -> np.ndarray:
     return np.array([*sizes, *centres.ravel(), rng.uniform(0, 0.012), rng.uniform(0, 6.28)])
 
 
-def _box(path: np.ndarray, share: float, size: tuple[int, int]) -> tuple[float, ...]:
+def _box(
+    path: np.ndarray, share: float, size: tuple[int, int]
+) -> tuple[float, float, float, float]:
     width, height = size
     scale = path[0] + (path[1] - path[0]) * share
     centre = path[2:4] + (path[4:6] - path[2:4]) * share

@@ -72,7 +72,7 @@ def all_videos(lab: Lab, split_name: str, cache: Path) -> list[Seen]:
         for number, photographs in enumerate(tqdm(drawn, desc=name)):
             style = STYLES[number % len(STYLES)]
             seed = 1000 * len(files) + FIRST[split_name] + number
-            planned = plan(f"{name} {split_name}", seed, style, photographs)
+            planned = plan(f"{name} {split_name}", seed, style, photographs.tolist())
             captions = [
                 [split.captions[row] for row in np.flatnonzero(split.image_of == one)]
                 for one in photographs

@@ -134,6 +134,7 @@ def memory(folder: Path) -> dict[str, Any]:
     with av.open(str(path), "w") as container:
         stream: Any = container.add_stream("libx264", rate=1, options={"preset": "ultrafast"})
         stream.width, stream.height, stream.pix_fmt = 1280, 720, "yuv420p"
+        frame = av.VideoFrame(1280, 720)
         for number in range(HOURS * 3600):
             if number % 25 == 0:  # the same picture for 25 seconds: quick to encode
                 frame = av.VideoFrame.from_ndarray(scene(125 * number, 1280, 720), "rgb24")
