@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from encoders import ColourEncoder, picture
 from moving import HOLIDAY, write_video
+from typer.testing import CliRunner
 
+from avow.cli import app
 from avow.core import formats
 from avow.core.errors import BadData
 from avow.core.moments import Moment, clock, seconds_of
@@ -187,6 +189,19 @@ def test_without_pyav_pictures_are_indexed_and_one_sentence_tells(place, monkeyp
     monkeypatch.undo()
     report = run(place)
     assert (report.new, report.videos_left_out) == (2, "")
+
+
+def test_the_command_says_once_what_was_left_out(place, monkeypatch):
+    write_video(place / "second.webm", [("red", 1)])
+    monkeypatch.setattr(formats.importlib.util, "find_spec", _no_av)
+    words = ["index", str(place), "--index", str(place.parent / "index"), "--transfer", "0"]
+    done = CliRunner().invoke(app, [*words, "--model", "plugged.colours"])
+    assert done.exit_code == 0, done.output
+    assert done.stderr.splitlines() == [
+        "2 videos were left out: reading videos needs PyAV. Install it with "
+        "pip install 'avow[video]' and run the same command again."
+    ]
+    assert done.stdout.startswith("2 new, 2 skipped in ")
 
 
 def test_without_pyav_videos_that_are_indexed_stay(place, monkeypatch):

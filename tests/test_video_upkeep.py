@@ -203,3 +203,16 @@ def _as_format_1(index: Path) -> None:
     for ending in ("", "-wal", "-shm"):
         (index / f"catalogue.sqlite{ending}").unlink(missing_ok=True)
     shutil.move(index / "old.sqlite", index / "catalogue.sqlite")
+
+
+def test_trust_is_transferred_on_key_frames(place: Path):
+    """A model without a policy is compared with the default one on what can be seen."""
+    from avow.retrieval.transfer import _encoded
+
+    encoder = ColourEncoder()
+    with Library.open(index_of(place), encoder) as library:
+        ids = library.find(None, "image")
+        read, vectors = _encoded(ColourEncoder(), library, ids, lambda _: None)
+        assert read.tolist() == ids.tolist() and len(read) > 3
+        near = (vectors * library.vectors(ids)).sum(1)
+    assert near.min() > 0.9  # a key frame is like the mean of its segment

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from avow.core.errors import BadQuery, WrongIndex, WrongTrust
-from avow.core.photographs import open_photograph
+from avow.core.errors import WrongIndex, WrongTrust
 from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
 from avow.core.shapes import Float, Int64
@@ -26,6 +25,7 @@ from avow.retrieval.answer import SearchResult, Uncertainty
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, QueryScores
+from avow.retrieval.item_pictures import open_item
 from avow.retrieval.judging import Judged, judge
 from avow.retrieval.leaving_out import probability_of
 from avow.retrieval.library import Library
@@ -189,17 +189,7 @@ class Retriever:
 
     def photograph(self, item_id: int) -> Image.Image:
         """A picture of the index, opened; of a moment of a video, its key frame."""
-        item = self.library.items([item_id])[0]
-        if item.moment is not None:
-            from avow.core.videos import frame_at  # searches do without
-
-            return Image.fromarray(frame_at(Path(item.path), item.moment.key).image)
-        if item.kind != "image":
-            raise BadQuery(
-                f"Item {item_id} ({item.path!r}) is a text. Expected a picture; choose "
-                "another hit."
-            )
-        return open_photograph(Path(item.path))
+        return open_item(self.library.items([item_id])[0])
 
     def feedback(self, query: str | dict[str, Any], item_id: int, good: bool | None) -> None:
         """Keep that an answer was good or not; `avow calibrate` learns from it.

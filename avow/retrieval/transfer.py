@@ -15,9 +15,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from avow.core.background import Background
-from avow.core.errors import AvowError, BadData, WrongIndex, WrongTrust
+from avow.core.errors import AvowError, BadData, MissingExtra, WrongIndex, WrongTrust
 from avow.core.folder import AllowCode
-from avow.core.photographs import open_photograph
 from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
 from avow.retrieval.commonness import commonness
@@ -26,7 +25,8 @@ from avow.retrieval.encoders.lazy import Deferred
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.forms import count_words
 from avow.retrieval.gallery import slices
-from avow.retrieval.library import Library
+from avow.retrieval.item_pictures import open_item
+from avow.retrieval.library import Item, Library
 from avow.retrieval.store.report import Progress
 from avow.trust.fitting import CalibrationQueries
 from avow.trust.gallery_sampling import ScoredQueries
@@ -167,12 +167,12 @@ def _encoded(
     progress: Callable[[Progress], None],
 ) -> tuple[Int64[np.ndarray, " read"], Float32[np.ndarray, "read dim"]]:
     """The teacher's vectors of the pictures that can be read."""
-    paths = [Path(item.path) for item in library.items(ids)]
+    items = library.items(ids)
     read, parts = [], []
     with ThreadPoolExecutor(thread_name_prefix="avow-read") as pool:
         for start in range(0, len(ids), _AT_ONCE):
             batch = slice(start, start + _AT_ONCE)
-            pixels = list(pool.map(lambda path: _prepared(teacher, path), paths[batch]))
+            pixels = list(pool.map(lambda item: _prepared(teacher, item), items[batch]))
             readable = [place for place, picture in enumerate(pixels) if picture is not None]
             if readable:
                 stacked = np.stack([np.asarray(pixels[place]) for place in readable])
@@ -184,10 +184,10 @@ def _encoded(
     return np.concatenate(read), np.concatenate(parts)
 
 
-def _prepared(teacher: Encoder, path: Path) -> np.ndarray | None:
+def _prepared(teacher: Encoder, item: Item) -> np.ndarray | None:
     try:
-        return teacher.prepare(open_photograph(path))
-    except (BadData, OSError):  # gone or changed since: others are there to learn from
+        return teacher.prepare(open_item(item))
+    except (BadData, MissingExtra, OSError):  # gone or changed: others are there to learn from
         return None
 
 
