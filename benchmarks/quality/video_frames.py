@@ -1,6 +1,6 @@
 """MSR-VTT frames as a compact dataset: features of 4,827 videos by the shipped pixel network.
 
-    python -m benchmarks.quality.video_frames PAIRS ANNOTATIONS OUT [--frames 4] [--jobs 2]
+    python -m benchmarks.quality.video_frames PAIRS ANNOTATIONS OUT [--frames 2] [--jobs 2]
 
 PAIRS: a clone of BennoKrojer/imagecode-msrvtt-pairs. ANNOTATIONS: a folder with the official
 train_val_videodatainfo.json and test_videodatainfo.json. OUT gets captions.json and
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("pairs", type=Path)
     parser.add_argument("annotations", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--frames", type=int, default=4, help="of every video")
+    parser.add_argument("--frames", type=int, default=2, help="of every video")
     parser.add_argument("--jobs", type=int, default=2, help="processes of one thread each")
     parser.add_argument("--share", nargs=2, type=int, metavar=("K", "N"),
                         help="make block K of every N alone, and join nothing")  # fmt: skip

@@ -275,8 +275,12 @@ def merge(rows: list[Row], note: str) -> None:
             several = len(side["values"]) > 1
             side["rsum"] = round(statistics.mean(side["values"]), 2)
             side["spread"] = round(statistics.stdev(side["values"]), 2) if several else None
-    told = " ".join(filter(None, [older["note"], note]))
-    content = {"machine": runs[0]["machine"], "note": told, "summary": summary, "runs": runs}
+    content = {
+        "machine": runs[0]["machine"],
+        "note": note or older["note"],
+        "summary": summary,
+        "runs": runs,
+    }
     path.write_text(json.dumps(content, indent=1) + "\n")
     print(f"wrote {path}")
 
