@@ -17,7 +17,7 @@ import pytest
 import torch
 from samples import regions, tokens
 
-from avow.blocks import fused, rank_pooling
+from avow.blocks import fused, joint_gru, rank_pooling
 from avow.blocks.pooling import LearntPool
 from avow.methods import saf, sgr
 
@@ -103,6 +103,19 @@ def test_pooling_compiles_and_spills_nothing(compiled, monkeypatch, kind):
     assert not fused._failure
     assert {name for name, _ in done} == {"rank", "rank_back"}
     assert len(told_by_the_assembler(done, ptxas, folder)) >= 6
+
+
+def test_grus_read_together_compile_and_spill_nothing(compiled, monkeypatch):
+    done, ptxas, folder = compiled
+    monkeypatch.setattr(joint_gru, "is_possible", lambda like: True)
+    for hidden, length, items in ((1024, 2, 3), (32, 3, 36)):
+        grus = [torch.nn.GRU(8, hidden) for _ in range(4)]
+        steps = torch.randn(4, length, items, 8, requires_grad=True)
+        joint_gru.read_together(grus, steps).sum().backward()
+    assert not fused._failure
+    names = {"gru_forth", "gru_back", "small_gru_forth", "small_gru_back"}
+    assert {name for name, _ in done} == names
+    told_by_the_assembler(done, ptxas, folder)
 
 
 def told_by_the_assembler(done, ptxas, folder):

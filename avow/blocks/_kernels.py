@@ -48,6 +48,11 @@ from typing import no_type_check
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 
+from avow.blocks._gru_kernels import gru_back as gru_back
+from avow.blocks._gru_kernels import gru_forth as gru_forth
+from avow.blocks._gru_kernels import small_gru_back as small_gru_back
+from avow.blocks._gru_kernels import small_gru_forth as small_gru_forth
+
 
 @triton.jit(do_not_specialize=["texts", "words"])
 @no_type_check

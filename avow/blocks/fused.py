@@ -28,6 +28,10 @@ CHOICES = {
     "gate": _USUAL,
     "rank": _USUAL | {"COLUMNS": 32},
     "rank_back": _USUAL | {"COLUMNS": 32},
+    "gru_forth": _USUAL | {"COLUMNS": 512},
+    "gru_back": _USUAL | {"COLUMNS": 512},
+    "small_gru_forth": _USUAL | {"ROWS": 16},
+    "small_gru_back": _USUAL | {"ROWS": 16},
 }
 """Per kernel: rows of a program, what it takes at a time, warps, and steps read ahead.
 
