@@ -1,0 +1,214 @@
+"""Time a TCL training batch before and after networks worked together, side by side.
+
+    python benchmarks/step_ratio.py vse_infty --check --profile
+    python benchmarks/step_ratio.py sgr --precision bf16
+    python benchmarks/step_ratio.py imram gsmn
+
+Two networks, batch 128, one step on the risk and three of agreement, in one process and on the
+same batches. `before` has every network read captions by cuDNN's GRU, one direction after the
+other, and compare as it did then; `after` is what training does now. `host` is how long the
+processor takes to ask for a batch: if that is the time of a batch, the device waits for it.
+`--check` first compares the gradients of both ways in float32 without rounding to tf32: the
+largest difference of each parameter's, over the largest of its own. `--profile` says which
+kernels take how long.
+"""
+
+import argparse
+import gc
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from _report import keep
+from accelerate import Accelerator
+from speed import METHODS, build, some_batch
+from training_step import WIDTH, make_batch, moved
+from training_step import build as build_recipe
+
+from avow import losses
+from avow.assembly.recipe import Training
+from avow.assembly.scores import multiplying
+from avow.blocks import fused
+from avow.core import folder
+from avow.core.contracts import Method
+from avow.training.batches import Batch
+from avow.training.compare import Comparison
+from avow.training.graphs import Graphed
+from avow.training.loop import Learner
+from avow.training.optim import build_optimiser
+
+BATCHES = 4
+WAYS = ("before", "after")
+BEFORE: dict[str, list[tuple[Any, str, Any]]] = {}
+"""Per method, what to put where so that it compares as it did."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("methods", nargs="+", choices=list(METHODS))
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--precision", default="tf32", choices=["fp32", "tf32", "bf16"])
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--agreement", type=int, default=3)
+    parser.add_argument("--most", type=float, default=6, help="seconds of repeats each")
+    parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--dim", type=int, default=1024)
+    chosen = parser.parse_args()
+    chosen.regions, chosen.sim_dim = 36, 256
+    figures: dict[str, Any] = {"setting": vars(chosen) | {"methods": None}, "methods": {}}
+    for name in chosen.methods:
+        batches = some_batches(name, chosen)
+        found: dict[str, Any] = {}
+        if chosen.check:
+            found["gradients_apart"] = check(name, batches[0], chosen)
+            print(f"{name}: gradients differ by at most {found['gradients_apart']:.1e}")
+        for way in chosen.ways:
+            with as_it_was(name, way):
+                found[way] = figures_of(name, way, batches, chosen)
+            print(f"{name:<10} {way:<7} {told(found[way])}", flush=True)
+        if len(chosen.ways) == len(WAYS):
+            found["ratio"] = round(found["before"]["ms"] / found["after"]["ms"], 2)
+            print(f"{name:<10} ratio   {found['ratio']:.2f}", flush=True)
+        figures["methods"][name] = found
+    if fused._failure:
+        print(f"kernels: {fused._failure}")
+    print(f"-> {keep(f'step_ratio_{chosen.precision}', figures)}")
+
+
+def told(found: dict[str, Any]) -> str:
+    why_not = found["why_not_recorded"]
+    recorded = f"not recorded: {why_not}" if why_not else "recorded"
+    return (
+        f"{found['ms']:8.2f} ms   host {found['host_ms']:7.2f} ms   "
+        f"{found['peak_gib']:6.2f} GiB   {recorded}"
+    )
+
+
+@contextmanager
+def as_it_was(name: str, way: str) -> Iterator[None]:
+    """The method as it was before, if that is the way."""
+    with ExitStack() as stack:
+        for where, what, value in BEFORE.get(name, []) if way == "before" else []:
+            stack.enter_context(mock.patch.object(where, what, value))
+        yield
+
+
+def some_batches(name: str, chosen: argparse.Namespace) -> list[Batch]:
+    if name == "vse_infty":
+        device = torch.device(chosen.device)
+        return [moved(make_batch(chosen.batch, step), device) for step in range(BATCHES)]
+    return [some_batch(step, chosen) for step in range(BATCHES)]
+
+
+def views_of(name: str, chosen: argparse.Namespace) -> list[Method]:
+    if name == "vse_infty":
+        assert WIDTH == 1280
+        return build_recipe(torch.device(chosen.device), chosen.precision, graphs=False)[1]
+    return [build(name, chosen).to(chosen.device) for _ in range(2)]
+
+
+def learner_of(name: str, way: str, chosen: argparse.Namespace) -> Learner:
+    views = views_of(name, chosen)
+    settings = Training(batch=chosen.batch, precision=chosen.precision)
+    accelerator = Accelerator(cpu=chosen.device == "cpu")
+    bf16, together = chosen.precision == "bf16", way == "after"
+    comparison, optimiser = accelerator.prepare(
+        Comparison(views, bf16=bf16, together=together), build_optimiser(views, settings)
+    )
+    if chosen.device != "cpu":
+        comparison = Graphed(comparison)
+    loss = folder.build(losses, "tcl", agreement_steps=chosen.agreement)
+    return Learner(accelerator, comparison, views, loss, optimiser, settings)
+
+
+def figures_of(
+    name: str, way: str, batches: list[Batch], chosen: argparse.Namespace
+) -> dict[str, Any]:
+    forget(chosen.device)
+    learner, times, hosts = learner_of(name, way, chosen), [], []
+    with multiplying(chosen.precision):
+        for batch in batches:  # which compiles and records
+            learner.learn(batch)
+        deadline = time.monotonic() + chosen.most
+        while len(times) < 3 or (len(times) < 12 and time.monotonic() < deadline):
+            wait(chosen.device)
+            started = time.perf_counter()
+            for batch in batches:
+                learner.learn(batch)
+            hosts.append((time.perf_counter() - started) / len(batches))
+            wait(chosen.device)
+            times.append((time.perf_counter() - started) / len(batches))
+        if chosen.profile:
+            profile(learner, batches, chosen.device)
+    peak = 0 if chosen.device == "cpu" else torch.cuda.max_memory_reserved()
+    recorded = learner.comparison
+    return {
+        "ms": round(1000 * statistics.median(times), 2),
+        "host_ms": round(1000 * statistics.median(hosts), 2),
+        "peak_gib": round(peak / 2**30, 2),
+        "why_not_recorded": recorded.why_not if isinstance(recorded, Graphed) else "no device",
+    }
+
+
+def check(name: str, batch: Batch, chosen: argparse.Namespace) -> float:
+    """The largest difference of a gradient between both ways, over the gradient's largest."""
+    views, slopes = views_of(name, chosen), []
+    allowed = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    with multiplying("fp32"):
+        for way in WAYS:
+            comparison = Comparison(views, together=way == "after")
+            comparison.train()
+            with as_it_was(name, way):
+                torch.manual_seed(0)
+                scores, extra = comparison(batch.visual, batch.text)
+                uneven = torch.linspace(-1, 2, len(batch.text.ids), device=extra.device)
+                value = sum(((score * uneven).sum() for score in scores), extra)
+                value.backward()
+            slopes.append([p.grad for p in comparison.parameters()])
+            comparison.zero_grad(set_to_none=True)
+    torch.backends.cudnn.allow_tf32 = allowed
+    pairs = [(a, b) for a, b in zip(*slopes, strict=True) if a is not None and b is not None]
+    return max(float((a - b).abs().max() / a.abs().max().clamp(min=1e-12)) for a, b in pairs)
+
+
+def profile(learner: Learner, batches: list[Batch], device: str) -> None:
+    """The kernels of a batch that take longest, and what all of them take."""
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    if device != "cpu":
+        kinds = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as found:
+        for batch in batches:
+            learner.learn(batch)
+        wait(device)
+    rows, share = [], 1000 * len(batches)
+    for row in found.key_averages():
+        spent = row.self_cpu_time_total if device == "cpu" else row.self_device_time_total
+        rows.append((spent / share, row.count / len(batches), row.key))
+    rows.sort(reverse=True)
+    total, launches = sum(row[0] for row in rows), sum(row[1] for row in rows)
+    print(f"  {total:.2f} ms in {launches:.0f} kernels a batch")
+    for spent, count, kernel in rows[:30]:
+        print(f"  {spent:8.3f} ms {count:7.1f} x  {kernel[:100]}")
+
+
+def forget(device: str) -> None:
+    gc.collect()  # a recording and its networks know each other
+    if device != "cpu":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def wait(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()
