@@ -19,7 +19,7 @@ from samples import regions, tokens
 
 from avow.blocks import fused, joint_gru, rank_pooling
 from avow.blocks.pooling import LearntPool
-from avow.methods import saf, sgr
+from avow.methods import _memory, saf, sgr
 
 # what is around the kernels runs here, and some processors have no products of bfloat16
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")]
@@ -115,6 +115,18 @@ def test_grus_read_together_compile_and_spill_nothing(compiled, monkeypatch):
     assert not fused._failure
     names = {"gru_forth", "gru_back", "small_gru_forth", "small_gru_back"}
     assert {name for name, _ in done} == names
+    told_by_the_assembler(done, ptxas, folder)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_a_memory_compiles_and_spills_nothing(compiled, monkeypatch, kind):
+    done, ptxas, folder = compiled
+    monkeypatch.setattr(_memory, "is_possible", lambda like: True)
+    sizes = (1, 6, 1024), (2, 6, 5), (2, 5, 2048), (2048, 1024), (2048,)
+    given = [torch.randn(size, dtype=kind, requires_grad=True) for size in sizes]
+    _memory.remembered(*given).sum().backward()
+    assert not fused._failure
+    assert {name for name, _ in done} == {"remember", "remember_back"}
     told_by_the_assembler(done, ptxas, folder)
 
 

@@ -52,6 +52,8 @@ from avow.blocks._gru_kernels import gru_back as gru_back
 from avow.blocks._gru_kernels import gru_forth as gru_forth
 from avow.blocks._gru_kernels import small_gru_back as small_gru_back
 from avow.blocks._gru_kernels import small_gru_forth as small_gru_forth
+from avow.blocks._memory_kernels import remember as remember
+from avow.blocks._memory_kernels import remember_back as remember_back
 
 
 @triton.jit(do_not_specialize=["texts", "words"])

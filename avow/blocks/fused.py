@@ -32,6 +32,8 @@ CHOICES = {
     "gru_back": _USUAL | {"COLUMNS": 512},
     "small_gru_forth": _USUAL | {"ROWS": 16},
     "small_gru_back": _USUAL | {"ROWS": 16},
+    "remember": _USUAL | {"COLUMNS": 1024},
+    "remember_back": _USUAL | {"COLUMNS": 1024},
 }
 """Per kernel: rows of a program, what it takes at a time, warps, and steps read ahead.
 
