@@ -13,7 +13,7 @@ from types import ModuleType
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 _EPSILON = 1e-8  # outside the root, as `normalise.unit` has it
 _MOST_PARTS = 64
@@ -32,6 +32,8 @@ CHOICES = {
     "gru_back": _USUAL | {"COLUMNS": 512},
     "small_gru_forth": _USUAL | {"ROWS": 16},
     "small_gru_back": _USUAL | {"ROWS": 16},
+    "unit_back": _USUAL | {"ROWS": 16},
+    "gap_back": _USUAL | {"COLUMNS": 1024},
     "remember": _USUAL | {"COLUMNS": 1024},
     "remember_back": _USUAL | {"COLUMNS": 1024},
 }
@@ -120,27 +122,37 @@ def word_nodes(
     weights: Float[Tensor, "images queries regions"],
     context: Float[Tensor, "images regions dim"],
     queries: Float[Tensor, "queries dim"],
-    layer: nn.Linear,
+    layer: Layer,
     nodes: Float[Tensor, "images texts nodes narrow"],
+    lengths: Float[Tensor, "images texts nodes"] | None = None,
 ) -> bool:
-    """Write every node but the first: the projected squared gaps as unit vectors."""
-    return _compared(weights, context, queries, layer, nodes)
+    """Write every node but the first: the projected squared gaps as unit vectors.
+
+    lengths: where to write how long they were before.
+    """
+    return _compared(weights, context, queries, layer, nodes, lengths)
 
 
 def gist_nodes(
     context: Float[Tensor, "images dim"],
     queries: Float[Tensor, "texts dim"],
-    layer: nn.Linear,
+    layer: Layer,
     nodes: Float[Tensor, "images texts nodes narrow"],
+    lengths: Float[Tensor, "images texts nodes"] | None = None,
 ) -> bool:
     """Write the first nodes: each text's gist beside each image's."""
-    return _compared(None, context, queries, layer, nodes)
+    return _compared(None, context, queries, layer, nodes, lengths)
 
 
 def _compared(
-    weights: Tensor | None, context: Tensor, queries: Tensor, layer: nn.Linear, nodes: Tensor
+    weights: Tensor | None,
+    context: Tensor,
+    queries: Tensor,
+    layer: Layer,
+    nodes: Tensor,
+    lengths: Tensor | None,
 ) -> bool:
-    narrow, kind = layer.out_features, nodes.dtype
+    narrow, kind = len(layer[0]), nodes.dtype
     regions = 1 if weights is None else weights.shape[2]
     if regions > _MOST_PARTS or not _is_handy(narrow):
         return False
@@ -151,9 +163,10 @@ def _compared(
             (context if weights is None else weights).contiguous(),
             context.contiguous(),
             queries.contiguous(),
-            layer.weight.to(kind).contiguous(),
-            layer.bias.to(kind),
+            layer[0].to(kind).contiguous(),
+            layer[1].to(kind),
             nodes,
+            nodes if lengths is None else lengths,
             count,
             words,
             _EPSILON,
@@ -163,6 +176,7 @@ def _compared(
             S=narrow,
             KIND=_exactness(nodes),
             ALONE=weights is None,
+            KEEP=lengths is not None,
             **how,
         )
 
