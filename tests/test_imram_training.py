@@ -8,7 +8,7 @@ import torch
 from samples import SIZES, regions, tokens
 
 from avow.blocks import fused
-from avow.methods import _memory, imram
+from avow.methods import imram
 
 
 def slopes_of(method, sides, uneven):
@@ -91,7 +91,7 @@ def test_kernels_remember_as_operations_do(interpreted, monkeypatch):
     uneven = torch.linspace(-1, 2, 12).view(4, 3)
     expected = slopes_of(method, sides, uneven)
     assert not interpreted
-    monkeypatch.setattr(_memory, "is_possible", lambda like: True)
+    monkeypatch.setattr(fused, "can_learn", lambda like: True)
     found = slopes_of(method, sides, uneven)
     assert interpreted == {"remember", "remember_back"} and not fused._failure
     for one, other in zip(found, expected, strict=True):

@@ -11,6 +11,7 @@ from torch import nn
 from avow import methods
 from avow.blocks import fused, joint_gru
 from avow.blocks.joint_gru import are_alike, read_together
+from avow.blocks.recurrent import TwoWayGru, ways_together
 from avow.core import folder
 from avow.training.compare import Comparison
 
@@ -129,5 +130,36 @@ def test_grus_of_other_shapes_are_left_alone():
     assert not are_alike([nn.GRU(3, 4, bias=False)] * 2)
 
 
-def test_on_a_processor_nothing_is_read_together():
+@pytest.mark.parametrize("lengths", [[7, 4, 1], [3, 3], [1, 9, 5, 2]])
+def test_ways_read_together_are_those_of_each_gru_in_float64(anywhere, lengths):
+    """Every direction at every real step, in float64, with captions of any length."""
+    torch.manual_seed(0)
+    present = tokens(lengths, parts=max(lengths)).present
+    grus = [TwoWayGru(5, 6).double() for _ in range(2)]
+    steps = [torch.randn(*present.shape, 5).double().requires_grad_() for _ in grus]
+    inputs = [*steps, *(p for gru in grus for p in gru.parameters())]
+    results = []
+    for ways in (
+        ways_together(grus, steps, present),
+        [gru._ways(own, present) for gru, own in zip(grus, steps, strict=True)],
+    ):
+        states = torch.stack([way for both in ways for way in both]) * present[..., None]
+        uneven = torch.linspace(-1, 2, states.numel()).double().view_as(states)
+        results.append([states, *torch.autograd.grad((states * uneven).sum(), inputs)])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+
+
+class OnADevice(torch.Tensor):
+    is_cuda = True
+
+
+def test_on_a_processor_and_unless_asked_for_nothing_is_read_together(monkeypatch):
     assert not joint_gru.is_possible(torch.zeros(1))
+    on_a_device = torch.zeros(1).as_subclass(OnADevice)
+    monkeypatch.setattr(fused, "is_ready", lambda: True)
+    assert not joint_gru.is_possible(on_a_device)
+    monkeypatch.setattr(fused, "_learning", False)
+    fused.use_for_learning(True)
+    assert joint_gru.is_possible(on_a_device)
+    assert not joint_gru.is_possible(on_a_device.double())

@@ -47,6 +47,7 @@ Layer = tuple[Float[Tensor, "out in"], Float[Tensor, " out"]]
 ran: set[str] = set()
 """The kernels that this process has launched."""
 _failure = ""
+_learning = False
 
 
 @cache
@@ -60,6 +61,21 @@ def _kernels() -> ModuleType | None:
 def is_ready() -> bool:
     """Whether kernels can be launched at all, and none has failed."""
     return not _failure and _kernels() is not None
+
+
+def use_for_learning(wanted: bool) -> None:
+    """Whether this process takes kernels also where a gradient is wanted; at first it does not.
+
+    Pooling by rank is not asked: it always takes its own.
+    """
+    global _learning
+    _learning = wanted
+
+
+def can_learn(like: Tensor) -> bool:
+    """Whether kernels may take numbers such as these where a gradient is wanted."""
+    kinds = (torch.float32, torch.bfloat16, torch.float16)
+    return _learning and like.is_cuda and like.dtype in kinds and is_ready()
 
 
 def is_possible(like: Tensor) -> bool:

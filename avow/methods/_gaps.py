@@ -127,17 +127,11 @@ def _pulled(attended: Tensor, queries: Tensor, pull: Tensor, own: bool) -> Tenso
             attended, queries.contiguous(), pull, len(queries), D=dim, **how
         )
 
-    if own and has_kernels(pull) and fused.done("gap_back", pull, launch):
+    if own and fused.can_learn(pull) and fused.done("gap_back", pull, launch):
         return attended
     gap = attended - queries
     pull.mul_(gap)
     return gap.square()
-
-
-def has_kernels(like: Tensor) -> bool:
-    """Whether a kernel can take numbers such as these on the way back."""
-    kinds = (torch.float32, torch.bfloat16, torch.float16)
-    return like.is_cuda and like.dtype in kinds and fused.is_ready()
 
 
 def _attended(

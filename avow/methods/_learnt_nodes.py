@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from avow.blocks import fused
-from avow.methods._gaps import gaps_back, has_kernels, write_gaps
+from avow.methods._gaps import gaps_back, write_gaps
 
 _EPSILON = 1e-8  # outside the root, as `normalise.unit` has it
 
@@ -57,7 +57,8 @@ class _Nodes(torch.autograd.Function):
         nodes = words.new_empty(*shape, len(local[0]))
         lengths = words.new_empty(shape, dtype=torch.promote_types(words.dtype, torch.float32))
         if not (
-            fused.is_possible(words)
+            fused.can_learn(words)
+            and fused.is_possible(words)
             and fused.gist_nodes(image_gists, text_gists, whole, nodes, lengths)
             and fused.word_nodes(weights, regions, words, local, nodes, lengths)
         ):
@@ -104,7 +105,7 @@ def unit_slopes(
             units, lengths, slope, out, lengths.numel(), _EPSILON, S=narrow, **how
         )
 
-    handy = fused.power(narrow) == narrow and has_kernels(units)
+    handy = fused.power(narrow) == narrow and fused.can_learn(units)
     if handy and fused.done("unit_back", units, launch):
         return out
     longer = (lengths + _EPSILON)[..., None]

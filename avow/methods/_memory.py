@@ -83,7 +83,7 @@ def _forth(own: Tensor, heard: Tensor, query: Tensor) -> Tensor:
             **how,
         )
 
-    if is_possible(heard) and fused.done("remember", heard, launch):
+    if fused.can_learn(heard) and fused.done("remember", heard, launch):
         return state
     gate, fresh = (own + heard).chunk(2, -1)
     return torch.lerp(fresh.tanh(), query.expand_as(fresh), gate.sigmoid())
@@ -106,16 +106,10 @@ def _back(own: Tensor, heard: Tensor, query: Tensor, slope: Tensor) -> tuple[Ten
             **how,
         )
 
-    if is_possible(heard) and fused.done("remember_back", heard, launch):
+    if fused.can_learn(heard) and fused.done("remember_back", heard, launch):
         return heard, passed
     gate, fresh = (own + heard).chunk(2, -1)
     gate, fresh = gate.sigmoid(), fresh.tanh()
     of_gate = slope * (query - fresh) * gate * (1 - gate)
     of_fresh = slope * (1 - gate) * (1 - fresh.square())
     return torch.cat([of_gate, of_fresh], -1), slope * gate
-
-
-def is_possible(like: Tensor) -> bool:
-    """Whether a kernel can take numbers such as these."""
-    kinds = (torch.float32, torch.bfloat16, torch.float16)
-    return like.is_cuda and like.dtype in kinds and fused.is_ready()

@@ -25,6 +25,7 @@ from avow.assembly.evaluate import evaluate, score_views
 from avow.assembly.model import Model
 from avow.assembly.recipe import Training
 from avow.assembly.scores import Blocks
+from avow.blocks import fused
 from avow.core.contracts import Loss, Method, SiftingLoss
 from avow.core.device import most_memory, multiplies_bf16
 from avow.core.errors import WrongCheckpoint
@@ -85,6 +86,7 @@ def train(
         logging.getLogger(__name__).warning(
             "This processor has no products of bfloat16; the recipe's bf16 is float32 here."
         )
+    fused.use_for_learning(settings.kernels)
     comparison, optimiser = accelerator.prepare(
         Comparison(model.views, settings.gather, bf16), optimiser
     )
@@ -174,7 +176,9 @@ class Learner:
         settings: Training,
     ):
         self.accelerator, self.comparison, self.views = accelerator, comparison, views
-        self.loss, self.optimiser, self.settings = loss, optimiser, settings
+        # what accelerate puts around an optimiser searches for packages at every step
+        unwrapped = getattr(optimiser, "optimizer", optimiser)
+        self.loss, self.optimiser, self.settings = loss, unwrapped, settings
         adds = any(type(view).regulariser is not Method.regulariser for view in views)
         # what a method adds counts once per batch; several processes must agree which
         # parameters have a gradient, and one that adds nothing is recorded but once
