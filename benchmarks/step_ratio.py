@@ -6,7 +6,8 @@
 
 Two networks, batch 128, one step on the risk and three of agreement, in one process and on the
 same batches. `before` has every network read captions by cuDNN's GRU, one direction after the
-other, and compare as it did then; `after` is what training does now. `host` is how long the
+other, and compare as it did then; `after` has `train.kernels`, and `whole` has
+`train.whole_batches` as well. `host` is how long the
 processor takes to ask for a batch: if that is the time of a batch, the device waits for it.
 `--check` first compares the gradients of both ways in float32 without rounding to tf32: the
 largest difference of each parameter's, over the largest of its own. `--profile` says which
@@ -19,7 +20,7 @@ import gc
 import pstats
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -45,8 +46,10 @@ from avow.training.compare import Comparison
 from avow.training.graphs import Graphed
 from avow.training.loop import Learner
 from avow.training.optim import build_optimiser
+from avow.training.whole_batch import WholeBatches
 
 BATCHES = 4
+Learn = Callable[[Batch], torch.Tensor]
 
 
 def nodes_as_before(
@@ -67,7 +70,7 @@ def nodes_as_before(
     return nodes / (length + 1e-8).to(nodes.dtype)
 
 
-WAYS = ("before", "after")
+WAYS = ("before", "after", "whole")
 BEFORE: dict[str, list[tuple[Any, str, Any]]] = {
     "gsmn": [(gsmn.Gsmn, "learns_from_products", lambda *given: False)],
     "imram": [(imram.Memory, "forgets_gates", False)],
@@ -106,9 +109,9 @@ def main() -> None:
             with as_it_was(name, way):
                 found[way] = figures_of(name, way, batches, chosen)
             print(f"{name:<10} {way:<7} {told(found[way])}", flush=True)
-        if len(chosen.ways) == len(WAYS):
-            found["ratio"] = round(found["before"]["ms"] / found["after"]["ms"], 2)
-            print(f"{name:<10} ratio   {found['ratio']:.2f}", flush=True)
+        for way in set(chosen.ways) - {"before"} if "before" in found else ():
+            found[f"ratio_{way}"] = round(found["before"]["ms"] / found[way]["ms"], 2)
+            print(f"{name:<10} before / {way}  {found[f'ratio_{way}']:.2f}", flush=True)
         figures["methods"][name] = found
     if fused._failure:
         print(f"kernels: {fused._failure}")
@@ -127,7 +130,7 @@ def told(found: dict[str, Any]) -> str:
 @contextmanager
 def as_it_was(name: str, way: str) -> Iterator[None]:
     """Kernels for learning, or the method as it was before, if that is the way."""
-    fused.use_for_learning(way == "after")
+    fused.use_for_learning(way != "before")
     with ExitStack() as stack:
         for where, what, value in BEFORE.get(name, []) if way == "before" else []:
             stack.enter_context(mock.patch.object(where, what, value))
@@ -152,11 +155,11 @@ def learner_of(name: str, way: str, chosen: argparse.Namespace) -> Learner:
     views = views_of(name, chosen)
     settings = Training(batch=chosen.batch, precision=chosen.precision)
     accelerator = Accelerator(cpu=chosen.device == "cpu")
-    bf16, together = chosen.precision == "bf16", way == "after"
+    bf16, together = chosen.precision == "bf16", way != "before"
     comparison, optimiser = accelerator.prepare(
         Comparison(views, bf16=bf16, together=together), build_optimiser(views, settings)
     )
-    if chosen.device != "cpu":
+    if chosen.device != "cpu" and way != "whole":
         comparison = Graphed(comparison)
     loss = folder.build(losses, "tcl", agreement_steps=chosen.agreement)
     return Learner(accelerator, comparison, views, loss, optimiser, settings)
@@ -167,33 +170,41 @@ def figures_of(
 ) -> dict[str, Any]:
     forget(chosen.device)
     learner, times, hosts = learner_of(name, way, chosen), [], []
+    whole = WholeBatches(learner) if way == "whole" else None
+    learn = learner.learn if whole is None else whole.learn
     with multiplying(chosen.precision):
         for batch in batches:  # which compiles and records
-            learner.learn(batch)
+            learn(batch)
         deadline = time.monotonic() + chosen.most
         while len(times) < 3 or (len(times) < 12 and time.monotonic() < deadline):
             wait(chosen.device)
             started = time.perf_counter()
             for batch in batches:
-                learner.learn(batch)
+                learn(batch)
             wait(chosen.device)
             times.append((time.perf_counter() - started) / len(batches))
             # one batch alone: the device holds about a thousand launches, then the host waits
             started = time.perf_counter()
-            learner.learn(batches[0])
+            learn(batches[0])
             hosts.append(time.perf_counter() - started)
         if chosen.profile:
-            profile(learner, batches, chosen.device)
+            profile(learn, batches, chosen.device)
         if chosen.host:
-            host_profile(learner, batches[0], chosen.device)
+            host_profile(learn, batches[0], chosen.device)
     peak = 0 if chosen.device == "cpu" else torch.cuda.max_memory_reserved()
-    recorded = learner.comparison
     return {
         "ms": round(1000 * statistics.median(times), 2),
         "host_ms": round(1000 * statistics.median(hosts), 2),
         "peak_gib": round(peak / 2**30, 2),
-        "why_not_recorded": recorded.why_not if isinstance(recorded, Graphed) else "no device",
+        "why_not_recorded": why_not(learner, whole),
     }
+
+
+def why_not(learner: Learner, whole: WholeBatches | None) -> str:
+    if whole is not None:
+        return whole.why_not
+    comparison = learner.comparison
+    return comparison.why_not if isinstance(comparison, Graphed) else "no device"
 
 
 def check(name: str, batch: Batch, chosen: argparse.Namespace) -> tuple[float, str]:
@@ -206,8 +217,8 @@ def check(name: str, batch: Batch, chosen: argparse.Namespace) -> tuple[float, s
     allowed = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     with multiplying("fp32"):
-        for way in WAYS:
-            comparison = Comparison(views, together=way == "after")
+        for way in ("before", "after"):
+            comparison = Comparison(views, together=way != "before")
             comparison.train()
             with as_it_was(name, way):
                 torch.manual_seed(0)
@@ -228,14 +239,14 @@ def check(name: str, batch: Batch, chosen: argparse.Namespace) -> tuple[float, s
     )
 
 
-def profile(learner: Learner, batches: list[Batch], device: str) -> None:
+def profile(learn: Learn, batches: list[Batch], device: str) -> None:
     """The kernels of a batch that take longest, and what all of them take."""
     kinds = [torch.profiler.ProfilerActivity.CPU]
     if device != "cpu":
         kinds = [torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=kinds) as found:
         for batch in batches:
-            learner.learn(batch)
+            learn(batch)
         wait(device)
     rows, share = [], 1000 * len(batches)
     for row in found.key_averages():
@@ -248,11 +259,11 @@ def profile(learner: Learner, batches: list[Batch], device: str) -> None:
         print(f"  {spent:8.3f} ms {count:7.1f} x  {kernel[:100]}")
 
 
-def host_profile(learner: Learner, batch: Batch, device: str) -> None:
+def host_profile(learn: Learn, batch: Batch, device: str) -> None:
     """What the processor does to ask for a batch: the functions that take longest."""
     wait(device)
     watched = cProfile.Profile()
-    watched.runcall(learner.learn, batch)
+    watched.runcall(learn, batch)
     wait(device)
     pstats.Stats(watched).strip_dirs().sort_stats("cumulative").print_stats(45)
 

@@ -1,10 +1,13 @@
 """On a CUDA device: kernels for learning against the operations they stand for."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from samples import SIZES, regions, tokens
 from test_learnt_nodes import plainly, sides
 from test_learnt_nodes import values_and_slopes as nodes_and_slopes
+from test_whole_batch import batch_of, made
 from torch import nn
 
 from avow import methods
@@ -13,8 +16,11 @@ from avow.blocks.joint_gru import read_together
 from avow.core import folder
 from avow.methods import imram
 from avow.methods._learnt_nodes import learnt_nodes
+from avow.training.batches import Batch
 from avow.training.compare import Comparison
 from avow.training.graphs import Graphed
+from avow.training.optim import build_optimiser
+from avow.training.whole_batch import WholeBatches
 
 pytestmark = pytest.mark.gpu
 
@@ -97,3 +103,33 @@ def test_recorded_with_kernels_equals_launched_without(learning, name):
     assert not recorded.why_not
     for one, other in zip([*found, *slopes], [*expected, *wanted], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_a_batch_replayed_as_a_whole_learns_as_one_that_is_launched(learning):
+    """Of two shapes in turns, from the same weights; rates change between batches."""
+    plain, whole = (made() for _ in range(2))
+    for learner in (plain, whole):
+        for view in learner.views:
+            view.cuda().visual.drop.p = 0.0
+        learner.optimiser = build_optimiser(learner.views, learner.settings)
+    recorded = WholeBatches(whole)
+    for step in range(6):
+        for mine, theirs in zip(plain.views, whole.views, strict=True):
+            theirs.load_state_dict(mine.state_dict())
+        for learner in (plain, whole):
+            learner.optimiser.param_groups[0]["lr"] = 1e-4 / (1 + step)
+        host = batch_of(step)
+        lesson = replace(
+            host.lesson,
+            pairs=host.lesson.pairs.cuda(),
+            match=host.lesson.match.cuda(),
+            trust=host.lesson.trust.cuda(),
+        )
+        batch = Batch(host.visual.to("cuda"), host.text.to("cuda"), lesson)
+        torch.testing.assert_close(
+            recorded.learn(batch), plain.learn(batch), rtol=1e-3, atol=1e-4
+        )
+    assert not recorded.why_not and len(recorded.recorded) == 2
+    for mine, theirs in zip(plain.views, whole.views, strict=True):
+        for key, tensor in mine.state_dict().items():
+            torch.testing.assert_close(theirs.state_dict()[key], tensor, rtol=1e-2, atol=1e-3)

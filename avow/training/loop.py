@@ -50,6 +50,7 @@ from avow.training.sifting import Sifted, sift
 from avow.training.state import Learns, Progress, load_state, save_best, save_state
 from avow.training.trained_pairs import note_pairs
 from avow.training.tuning import Tuning
+from avow.training.whole_batch import WholeBatches
 
 SAVE_EVERY = 600.0  # seconds between states inside an epoch
 
@@ -91,7 +92,8 @@ def train(
         Comparison(model.views, settings.gather, bf16), optimiser
     )
     alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
-    if alone and settings.graphs and not isinstance(network, Tuning):
+    recorded = alone and settings.graphs and not isinstance(network, Tuning)
+    if recorded and not settings.whole_batches:
         comparison = Graphed(comparison)  # which gives no gradients of its inputs
     batches = course.batches(model, accelerator, network)
     if isinstance(batches, Batches) and course.trust is not None:
@@ -101,6 +103,9 @@ def train(
         said = (course.train.captions, course.train.image_of)
         batches.agreement = CaptionAgreement.of(*said, accelerator.device)
     learner = Learner(accelerator, comparison, model.views, loss, optimiser, settings)
+    learn = learner.learn
+    if recorded and settings.whole_batches:
+        learn = WholeBatches(learner).learn
     log = Log(run, reached, enabled=accelerator.is_main_process)
     total = settings.epochs * len(batches)
     bar = tqdm(
@@ -123,7 +128,7 @@ def train(
         for batch in batches.epoch(reached.epoch, reached.batch):
             now = (settings, reached.epoch, reached.batch, len(batches))
             rate = set_rates(optimiser, *now)
-            values.add(learner.learn(batch))
+            values.add(learn(batch))
             keep = share_kept(settings.average, batch.lesson.step)
             average.follow(keep)
             if network is not None:
@@ -186,12 +191,17 @@ class Learner:
 
     def learn(self, batch: Batch) -> Float[Tensor, ""]:
         """Return the first value the loss yielded, before any step was taken."""
-        lesson = batch.lesson
-        # dropout, too, depends on the step alone
-        torch.manual_seed(
-            mix(self.settings.seed, "step", lesson.step, self.accelerator.process_index)
-        )
+        self.begin(batch.lesson.step)
+        return self.steps(batch)
+
+    def begin(self, step: int) -> None:
+        """Dropout, too, depends on the step alone."""
+        torch.manual_seed(mix(self.settings.seed, "step", step, self.accelerator.process_index))
         self.comparison.train()
+
+    def steps(self, batch: Batch) -> Float[Tensor, ""]:
+        """All steps of a batch; nothing in here waits for the device or draws a seed."""
+        lesson = batch.lesson
         extra: list[Tensor] = []
 
         def similarities() -> list[Tensor]:
