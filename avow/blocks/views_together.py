@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from avow.blocks import joint_gru
 from avow.blocks.pooling import LearntPool
@@ -67,5 +67,4 @@ def _alike(grus: Sequence[object]) -> list[TwoWayGru]:
 
 
 def _on_one_device(grus: Sequence[nn.GRU]) -> bool:
-    first: Tensor = grus[0].weight_hh_l0
-    return all(gru.weight_hh_l0.device == first.device for gru in grus)
+    return len({next(gru.parameters()).device for gru in grus}) == 1

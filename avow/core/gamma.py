@@ -81,7 +81,7 @@ class _Digamma(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> Tensor:
+    def backward(ctx: Any, *slopes: Tensor) -> Tensor:  # type: ignore[override]
         return torch.addcmul(slopes[0], slopes[0], ctx.saved_tensors[0])
 
 
@@ -112,5 +112,5 @@ class _KlToFlat(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> Tensor:
+    def backward(ctx: Any, *slopes: Tensor) -> Tensor:  # type: ignore[override]
         return slopes[0][..., None] * ctx.saved_tensors[0]

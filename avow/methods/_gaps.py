@@ -75,7 +75,9 @@ class _ProjectedGaps(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return *gaps_back(*ctx.saved_tensors, gradients[0].contiguous(), ctx.step), None
+        weights, context, queries, matrix = ctx.saved_tensors
+        given = gradients[0].contiguous()
+        return *gaps_back(weights, context, queries, matrix, given, ctx.step), None
 
 
 def gaps_back(

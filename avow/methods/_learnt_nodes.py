@@ -77,10 +77,10 @@ class _Nodes(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        weights, regions, words, image_gists, text_gists, local, whole, *rest = (
+        weights, regions, words, image_gists, text_gists, local, whole, nodes, lengths = (
             ctx.saved_tensors
         )
-        slope = unit_slopes(*rest, slopes[0].contiguous())
+        slope = unit_slopes(nodes, lengths, slopes[0].contiguous())
         of_words = slope[:, :, 1:].flatten(1, 2)
         to_weights, to_regions, to_words, to_local, to_local_bias = gaps_back(
             weights, regions, words, local, of_words, ctx.step
