@@ -17,9 +17,9 @@ import pytest
 import torch
 from samples import regions, tokens
 
-from avow.blocks import fused, rank_pooling
+from avow.blocks import fused, joint_gru, rank_pooling
 from avow.blocks.pooling import LearntPool
-from avow.methods import saf, sgr
+from avow.methods import _memory, saf, sgr
 
 # what is around the kernels runs here, and some processors have no products of bfloat16
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")]
@@ -103,6 +103,45 @@ def test_pooling_compiles_and_spills_nothing(compiled, monkeypatch, kind):
     assert not fused._failure
     assert {name for name, _ in done} == {"rank", "rank_back"}
     assert len(told_by_the_assembler(done, ptxas, folder)) >= 6
+
+
+def test_grus_read_together_compile_and_spill_nothing(compiled, monkeypatch):
+    done, ptxas, folder = compiled
+    monkeypatch.setattr(joint_gru, "is_possible", lambda like: True)
+    for hidden, length, items in ((1024, 2, 3), (32, 3, 36)):
+        grus = [torch.nn.GRU(8, hidden) for _ in range(4)]
+        steps = torch.randn(4, length, items, 8, requires_grad=True)
+        joint_gru.read_together(grus, steps).sum().backward()
+    assert not fused._failure
+    names = {"gru_forth", "gru_back", "small_gru_forth", "small_gru_back"}
+    assert {name for name, _ in done} == names
+    told_by_the_assembler(done, ptxas, folder)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_a_memory_compiles_and_spills_nothing(compiled, monkeypatch, kind):
+    done, ptxas, folder = compiled
+    monkeypatch.setattr(fused, "can_learn", lambda like: True)
+    sizes = (1, 6, 1024), (2, 6, 5), (2, 5, 2048), (2048, 1024), (2048,)
+    given = [torch.randn(size, dtype=kind, requires_grad=True) for size in sizes]
+    _memory.remembered(*given).sum().backward()
+    assert not fused._failure
+    assert {name for name, _ in done} == {"remember", "remember_back"}
+    told_by_the_assembler(done, ptxas, folder)
+
+
+def test_learnt_nodes_compile_and_spill_nothing(compiled, monkeypatch):
+    done, ptxas, folder = compiled
+    monkeypatch.setattr(fused, "can_learn", lambda like: True)
+    monkeypatch.setattr(fused, "is_possible", lambda like: not torch.is_grad_enabled())
+    method = sgr.build(visual_dim=16, vocabulary=30, dim=1024, word_dim=6)
+    visual = method.encode_visual(regions([36, 20], parts=36, dim=16))
+    text = method.encode_text(tokens([12, 7], parts=12))
+    sides = [replace(side, parts=side.parts.bfloat16()) for side in (visual, text)]
+    method.score(*sides).sum().backward()
+    assert not fused._failure
+    assert {name for name, _ in done} == {"compare", "unit_back", "gap_back"}
+    told_by_the_assembler(done, ptxas, folder)
 
 
 def told_by_the_assembler(done, ptxas, folder):

@@ -64,6 +64,11 @@ class Training:
     precision: Literal["fp32", "tf32", "bf16"] = "tf32"
     graphs: bool = True
     """On one CUDA device: record each batch shape as a CUDA graph and replay it."""
+    whole_batches: bool = field(default=False, metadata=LATER)
+    """With `graphs`: record the loss and the steps of the optimiser, too, anew every epoch."""
+    kernels: bool = field(default=False, metadata=LATER)
+    """On a CUDA device with Triton: read captions with the GRUs of all views at once, and learn
+    by fused kernels. The same numbers to rounding."""
     gather: bool = False
     """With several processes: whether K is the global batch."""
     patience: int = 0

@@ -48,6 +48,15 @@ from typing import no_type_check
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 
+from avow.blocks._gap_kernels import gap_back as gap_back
+from avow.blocks._gap_kernels import unit_back as unit_back
+from avow.blocks._gru_kernels import gru_back as gru_back
+from avow.blocks._gru_kernels import gru_forth as gru_forth
+from avow.blocks._gru_kernels import small_gru_back as small_gru_back
+from avow.blocks._gru_kernels import small_gru_forth as small_gru_forth
+from avow.blocks._memory_kernels import remember as remember
+from avow.blocks._memory_kernels import remember_back as remember_back
+
 
 @triton.jit(do_not_specialize=["texts", "words"])
 @no_type_check
@@ -104,6 +113,7 @@ def compare(
     matrix,  # [narrow, dim]
     bias,  # [narrow]
     nodes,  # [images, texts, 1 + words, narrow], written: where ALONE node 0, else the others
+    lengths,  # [images, texts, 1 + words], float32, written where KEEP: before length one
     count,
     words,
     eps,
@@ -115,6 +125,7 @@ def compare(
     DEEP: tl.constexpr,
     KIND: tl.constexpr,
     ALONE: tl.constexpr,
+    KEEP: tl.constexpr,
 ):
     """Some queries with one image: the projected square of what each misses, length one."""
     image = tl.program_id(1).to(tl.int64)
@@ -153,13 +164,17 @@ def compare(
         )
         total = tl.dot((gap * gap).to(layer.dtype), layer, total, input_precision=KIND)
     total += tl.load(bias + narrow).to(tl.float32)[None, :]
-    total = total / (tl.sqrt(tl.sum(total * total, 1)) + eps)[:, None]
+    length = tl.sqrt(tl.sum(total * total, 1))
+    total = total / (length + eps)[:, None]
     if ALONE:
-        nodes += image * count * (words + 1) * S
+        first = image * count * (words + 1)
         node = row * (words + 1)
     else:
-        nodes += image * (count // words) * (words + 1) * S
+        first = image * (count // words) * (words + 1)
         node = row + row // words + 1
+    nodes += first * S
+    if KEEP:
+        tl.store(lengths + first + node, length, mask=real)
     out = total.to(nodes.dtype.element_ty)
     tl.store(nodes + node[:, None] * S + narrow[None, :], out, mask=real[:, None])
 

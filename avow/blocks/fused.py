@@ -13,7 +13,7 @@ from types import ModuleType
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 _EPSILON = 1e-8  # outside the root, as `normalise.unit` has it
 _MOST_PARTS = 64
@@ -28,6 +28,14 @@ CHOICES = {
     "gate": _USUAL,
     "rank": _USUAL | {"COLUMNS": 32},
     "rank_back": _USUAL | {"COLUMNS": 32},
+    "gru_forth": _USUAL | {"COLUMNS": 512},
+    "gru_back": _USUAL | {"COLUMNS": 512},
+    "small_gru_forth": _USUAL | {"ROWS": 16},
+    "small_gru_back": _USUAL | {"ROWS": 16},
+    "unit_back": _USUAL | {"ROWS": 16},
+    "gap_back": _USUAL | {"COLUMNS": 1024},
+    "remember": _USUAL | {"COLUMNS": 1024},
+    "remember_back": _USUAL | {"COLUMNS": 1024},
 }
 """Per kernel: rows of a program, what it takes at a time, warps, and steps read ahead.
 
@@ -39,6 +47,7 @@ Layer = tuple[Float[Tensor, "out in"], Float[Tensor, " out"]]
 ran: set[str] = set()
 """The kernels that this process has launched."""
 _failure = ""
+_learning = False
 
 
 @cache
@@ -52,6 +61,21 @@ def _kernels() -> ModuleType | None:
 def is_ready() -> bool:
     """Whether kernels can be launched at all, and none has failed."""
     return not _failure and _kernels() is not None
+
+
+def use_for_learning(wanted: bool) -> None:
+    """Whether this process takes kernels also where a gradient is wanted; at first it does not.
+
+    Pooling by rank is not asked: it always takes its own.
+    """
+    global _learning
+    _learning = wanted
+
+
+def can_learn(like: Tensor) -> bool:
+    """Whether kernels may take numbers such as these where a gradient is wanted."""
+    kinds = (torch.float32, torch.bfloat16, torch.float16)
+    return _learning and like.is_cuda and like.dtype in kinds and is_ready()
 
 
 def is_possible(like: Tensor) -> bool:
@@ -114,27 +138,37 @@ def word_nodes(
     weights: Float[Tensor, "images queries regions"],
     context: Float[Tensor, "images regions dim"],
     queries: Float[Tensor, "queries dim"],
-    layer: nn.Linear,
+    layer: Layer,
     nodes: Float[Tensor, "images texts nodes narrow"],
+    lengths: Float[Tensor, "images texts nodes"] | None = None,
 ) -> bool:
-    """Write every node but the first: the projected squared gaps as unit vectors."""
-    return _compared(weights, context, queries, layer, nodes)
+    """Write every node but the first: the projected squared gaps as unit vectors.
+
+    lengths: where to write how long they were before.
+    """
+    return _compared(weights, context, queries, layer, nodes, lengths)
 
 
 def gist_nodes(
     context: Float[Tensor, "images dim"],
     queries: Float[Tensor, "texts dim"],
-    layer: nn.Linear,
+    layer: Layer,
     nodes: Float[Tensor, "images texts nodes narrow"],
+    lengths: Float[Tensor, "images texts nodes"] | None = None,
 ) -> bool:
     """Write the first nodes: each text's gist beside each image's."""
-    return _compared(None, context, queries, layer, nodes)
+    return _compared(None, context, queries, layer, nodes, lengths)
 
 
 def _compared(
-    weights: Tensor | None, context: Tensor, queries: Tensor, layer: nn.Linear, nodes: Tensor
+    weights: Tensor | None,
+    context: Tensor,
+    queries: Tensor,
+    layer: Layer,
+    nodes: Tensor,
+    lengths: Tensor | None,
 ) -> bool:
-    narrow, kind = layer.out_features, nodes.dtype
+    narrow, kind = len(layer[0]), nodes.dtype
     regions = 1 if weights is None else weights.shape[2]
     if regions > _MOST_PARTS or not _is_handy(narrow):
         return False
@@ -145,9 +179,10 @@ def _compared(
             (context if weights is None else weights).contiguous(),
             context.contiguous(),
             queries.contiguous(),
-            layer.weight.to(kind).contiguous(),
-            layer.bias.to(kind),
+            layer[0].to(kind).contiguous(),
+            layer[1].to(kind),
             nodes,
+            nodes if lengths is None else lengths,
             count,
             words,
             _EPSILON,
@@ -157,6 +192,7 @@ def _compared(
             S=narrow,
             KIND=_exactness(nodes),
             ALONE=weights is None,
+            KEEP=lengths is not None,
             **how,
         )
 

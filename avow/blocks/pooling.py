@@ -65,6 +65,8 @@ class LearntPool(Pool):
         self.temperature = temperature
         self.gru = TwoWayGru(position_dim, hidden)
         self.weigh = nn.Linear(hidden, 1, bias=False)
+        self.made_ahead: Tensor | None = None
+        """The weights of items of any length up to some number, where made together."""
 
     def forward(self, parts: Parts, present: Present) -> Pooled:
         table = self.weights(parts.shape[1], parts.device)
@@ -73,9 +75,23 @@ class LearntPool(Pool):
 
     def weights(self, longest: int, device: torch.device) -> Float[Tensor, "longest longest"]:
         """Row n-1: the weight of each sorted position of an item with n parts."""
+        if self.made_ahead is not None and longest <= len(self.made_ahead):
+            return self.made_ahead[:longest, :longest]
+        position, inside = self.positions(longest, device)
+        return self.shares(self.gru(position, inside), inside)
+
+    def positions(
+        self, longest: int, device: torch.device
+    ) -> tuple[Float[Tensor, "items parts dim"], Bool[Tensor, "items parts"]]:
+        """What the GRU reads: the places of an item with one part, with two, and so on."""
         position = _sines(longest, self.position_dim, device).expand(longest, -1, -1)
-        inside = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
-        score = self.weigh(self.gru(position, inside)).squeeze(-1).float()
+        return position, torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
+
+    def shares(
+        self, states: Float[Tensor, "items parts hidden"], inside: Bool[Tensor, "items parts"]
+    ) -> Float[Tensor, "items parts"]:
+        """The weights that the states of the GRU stand for."""
+        score = self.weigh(states).squeeze(-1).float()
         return (score / self.temperature).masked_fill(~inside, -torch.inf).softmax(-1)
 
 

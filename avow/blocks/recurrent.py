@@ -6,17 +6,21 @@ never read before a real step and nothing waits for the device.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from avow.blocks.joint_gru import read_together
+
 Steps = Float[Tensor, "items steps inside"]
 Present = Bool[Tensor, "items steps"]
 States = Float[Tensor, "items steps hidden"]
 End = Float[Tensor, "items hidden"]
+Ways = tuple[States, States]
+"""The states of both directions of a GRU, in the order of what was read."""
 
 
 def in_float32(gru: Callable[..., Any], *given: Tensor) -> Any:
@@ -52,8 +56,7 @@ class TwoWayGru(Gru):
         self.back = nn.GRU(inside, hidden, batch_first=True)
 
     def forward(self, steps: Steps, present: Present) -> States:
-        forwards, backwards = self._ways(steps, present)
-        return (forwards + backwards) / 2 * present[..., None]
+        return mean_of_ways(self._ways(steps, present), present)
 
     def side_by_side(
         self, steps: Steps, present: Present
@@ -62,16 +65,38 @@ class TwoWayGru(Gru):
         return torch.cat(self._ways(steps, present), -1) * present[..., None]
 
     def with_end(self, steps: Steps, present: Present) -> tuple[States, End]:
-        forwards, backwards = self._ways(steps, present)
-        end = (last_state(forwards, present) + backwards[:, 0]) / 2
-        return (forwards + backwards) / 2 * present[..., None], end
+        ways = self._ways(steps, present)
+        return mean_of_ways(ways, present), end_of_ways(ways, present)
 
-    def _ways(self, steps: Steps, present: Present) -> tuple[States, States]:
-        """The states of each direction, both in the order of `steps`."""
+    def _ways(self, steps: Steps, present: Present) -> Ways:
         turned = _turned(present)
         forwards, _ = in_float32(self.ahead, steps)
         backwards, _ = in_float32(self.back, _reorder(steps, turned))
         return forwards, _reorder(backwards, turned)
+
+
+def mean_of_ways(ways: Ways, present: Present) -> States:
+    return (ways[0] + ways[1]) / 2 * present[..., None]
+
+
+def end_of_ways(ways: Ways, present: Present) -> End:
+    """Where each direction ends: forwards at the last step, backwards at the first."""
+    return (last_state(ways[0], present) + ways[1][:, 0]) / 2
+
+
+def ways_together(
+    grus: Sequence[TwoWayGru], steps: Sequence[Steps], present: Present
+) -> list[Ways]:
+    """What each of `grus` makes of steps of its own, where all items are of one length."""
+    turned = _turned(present)
+    both = [way for own in steps for way in (own, _reorder(own, turned))]
+    directions = [gru for two in grus for gru in (two.ahead, two.back)]
+    states = read_together(directions, torch.stack([way.transpose(0, 1) for way in both]))
+    ways = [state.transpose(0, 1) for state in states.unbind()]
+    return [
+        (ahead, _reorder(back, turned))
+        for ahead, back in zip(ways[::2], ways[1::2], strict=True)
+    ]
 
 
 class OneWayGru(Gru):

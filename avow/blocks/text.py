@@ -21,7 +21,14 @@ from avow.blocks.cached_text import caption_reader
 from avow.blocks.lora_text import AdaptedTransformer, refuse_others
 from avow.blocks.pretrained import text_model
 from avow.blocks.projection import Bend, spread
-from avow.blocks.recurrent import Gru, OneWayGru, TwoWayGru
+from avow.blocks.recurrent import (
+    Gru,
+    OneWayGru,
+    TwoWayGru,
+    Ways,
+    end_of_ways,
+    mean_of_ways,
+)
 from avow.core.contracts import TextPart, Tokens
 from avow.core.errors import BadRecipe
 
@@ -60,16 +67,23 @@ class WordGru(TextEncoder):
         self.drop = nn.Dropout(dropout)
         gru = TwoWayGru if way == "both" else OneWayGru
         self.gru: Gru = gru(word_dim, dim)
+        self.read_ahead: tuple[Tokens, Ways] | None = None
+        """Captions that were read together with other networks, and their states."""
 
     def vectors(self, text: Tokens) -> Float[Tensor, "items parts word_dim"]:
         return self.drop(self.words(text.ids))
 
     def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]:
+        if self.read_ahead is not None and self.read_ahead[0] is text:
+            return mean_of_ways(self.read_ahead[1], text.present)
         return self.gru(self.vectors(text), text.present)
 
     def with_whole(
         self, text: Tokens
     ) -> tuple[Float[Tensor, "items parts dim"], Float[Tensor, "items dim"]]:
+        if self.read_ahead is not None and self.read_ahead[0] is text:
+            ways = self.read_ahead[1]
+            return mean_of_ways(ways, text.present), end_of_ways(ways, text.present)
         return self.gru.with_end(self.vectors(text), text.present)
 
     def use_word_vectors(

@@ -15,7 +15,6 @@ Dirichlet parameter by hand.
 Paper: Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025, Eq. 3-14.
 """
 
-import math
 from dataclasses import dataclass
 from typing import get_args
 
@@ -27,9 +26,9 @@ from torch.nn.functional import softplus
 from avow.core.errors import BadRecipe
 from avow.core.evidence import SMALLEST as _SMALLEST
 from avow.core.evidence import EvidenceKind
+from avow.core.gamma import digamma, kl_to_flat
 
 _LARGEST_LOG = 80.0  # exp of it, and that over a small tau, are still float32
-_SERIES_FROM = math.log(8.0)  # above it, three terms of the series are exact in float32
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,8 @@ def dirichlet_risk(
     | $S$      | `opinion.strength` |
     | $y$      | `match`            |
     """
-    gap = _digamma(opinion.log_strength) - _digamma(opinion.log_alpha)
-    return (gap * match).sum(-1)
+    both = digamma(torch.cat([opinion.log_strength, opinion.log_alpha], -1))
+    return ((both[..., :1] - both[..., 1:]) * match).sum(-1)
 
 
 def squared_risk(
@@ -180,25 +179,9 @@ def kl_to_uniform(opinion: Opinion) -> Float[Tensor, "*queries"]:
     |----------|---------------|
     | $\alpha$ | `alpha`       |
     | $S$      | `strength`    |
-    | $g, h$   | `_gamma_rest`, `_digamma_rest` |
+    | $g, h$   | see `gamma` |
     """
-    count = opinion.log_evidence.shape[-1]
-    alpha, strength = opinion.log_alpha, opinion.log_strength.squeeze(-1)
-    constant = (1 - count) * (math.log(2 * math.pi) + 1) / 2 - math.lgamma(count)
-    per_candidate = (
-        0.5 * (-alpha).exp()
-        - 0.5 * alpha
-        - _gamma_rest(alpha)
-        + _digamma_rest_times(alpha, minus=1)
-    )
-    return (
-        (count - 0.5) * strength
-        - 0.5 * count * (-strength).exp()
-        + _gamma_rest(strength)
-        - _digamma_rest_times(strength, minus=count)
-        + per_candidate.sum(-1)
-        + constant
-    )
+    return kl_to_flat(opinion.log_alpha)
 
 
 def disagreement(student: Opinion, teacher: Opinion) -> Float[Tensor, ""]:
@@ -207,50 +190,3 @@ def disagreement(student: Opinion, teacher: Opinion) -> Float[Tensor, ""]:
     Its value bounds the difference of the two uncertainties from above (Eq. 14).
     """
     return (student.belief - teacher.belief.detach()).abs().mean()
-
-
-def _digamma(log_x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """Digamma of exp(log_x), for x >= 1."""
-    return log_x - 0.5 * (-log_x).exp() + _digamma_rest(log_x)
-
-
-def _digamma_rest(log_x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """h(x) = digamma(x) - ln x + 1/(2x), for x = exp(log_x) >= 1."""
-    large, small, inverse = _split(log_x)
-    square = inverse.square()
-    series = -square * (1 / 12 - square * (1 / 120 - square / 252))
-    direct = torch.digamma(small) - small.log() + 0.5 / small
-    return torch.where(large, series, direct)
-
-
-def _digamma_rest_times(log_x: Float[Tensor, "*n"], minus: int) -> Float[Tensor, "*n"]:
-    """(x - minus) h(x), which tends to 0 although x alone may not fit in float32."""
-    large, small, inverse = _split(log_x)
-    square = inverse.square()
-    series = -inverse * (1 / 12 - square * (1 / 120 - square / 252))
-    series = series * (1 - minus * inverse)
-    direct = torch.digamma(small) - small.log() + 0.5 / small
-    return torch.where(large, series, (small - minus) * direct)
-
-
-def _gamma_rest(log_x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """g(x), what Stirling's formula leaves of ln Gamma(x), for x = exp(log_x) >= 1."""
-    large, small, inverse = _split(log_x)
-    square = inverse.square()
-    series = inverse * (1 / 12 - square * (1 / 360 - square / 1260))
-    stirling = (small - 0.5) * small.log() - small + 0.5 * math.log(2 * math.pi)
-    return torch.where(large, series, torch.lgamma(small) - stirling)
-
-
-def _split(
-    log_x: Float[Tensor, "*n"],
-) -> tuple[Bool[Tensor, "*n"], Float[Tensor, "*n"], Float[Tensor, "*n"]]:
-    """Which x are large; x where it is small (1 elsewhere); 1/x where it is large.
-
-    Each branch of a `torch.where` sees harmless values where it is not chosen, so that
-    no gradient of the other branch becomes 0 * inf.
-    """
-    large = log_x > _SERIES_FROM
-    small = log_x.masked_fill(large, 0).exp()
-    inverse = (-log_x.masked_fill(~large, _SERIES_FROM)).exp()
-    return large, small, inverse

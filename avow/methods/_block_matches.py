@@ -1,4 +1,4 @@
-"""The match vectors of GSMN where no gradient is wanted, from products alone.
+"""The match vectors of GSMN from products alone.
 
 A match vector holds, block by block of channels, the cosine of a node with what it gathers.
 With the weights w of one region over the words c of a caption, and b for a block,
@@ -14,6 +14,8 @@ words, D = 1024 numbers in B = 16 blocks, per image and text:
     from the products   RLD + BRL (R + L)        774,000        4 BRL bytes         28 kB
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -21,8 +23,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from avow.blocks import attention_inference as inference
-from avow.blocks.attention import Focus
+from avow.blocks.attention import Focus, focus
+from avow.blocks.normalise import precise
 from avow.core.contracts import Encoded
+
+_EPSILON = 1e-8
 
 
 @dataclass(frozen=True)
@@ -88,3 +93,71 @@ def _squares(
     assert context.among is not None
     formed = torch.bmm(context.among.flatten(1, 2), weights)
     return formed.view(*context.among.shape[:3], -1).mul_(weights[:, None]).sum(2)
+
+
+def learnt_block_matches(
+    visual: Encoded, text: Encoded, blocks: int, smooth: float
+) -> tuple[
+    Float[Tensor, "images texts regions blocks"], Float[Tensor, "images texts words blocks"]
+]:
+    """The same where a gradient is wanted, of what is encoded."""
+    (images, regions), (texts, words) = visual.present.shape, text.present.shape
+    region_present, word_present = visual.present[:, None], text.present[None]
+    flat = visual.parts.flatten(0, 1), text.parts.flatten(0, 1)
+    total = precise(flat[0] @ flat[1].T).view(images, regions, texts, words).transpose(1, 2)
+    split = [rows.unflatten(-1, (blocks, -1)).transpose(0, 1) for rows in flat]
+    products = precise(split[0] @ split[1].mT).view(-1, images, regions, texts, words)
+
+    chosen = focus(total, region_present, word_present, smooth)  # [i, t, r, w]
+    dot = (products * chosen.transpose(1, 2)).sum(-1).permute(1, 3, 2, 0)
+    square = _learnt_squares(chosen.transpose(0, 1), text.parts, blocks).transpose(0, 1)
+    by_region = _learnt_cosine(dot, square, visual.parts[:, None])
+
+    chosen = focus(total.mT, word_present, region_present, smooth)  # [i, t, w, r]
+    dot = (products * chosen.permute(0, 3, 1, 2).contiguous()).sum(2).permute(1, 2, 3, 0)
+    by_word = _learnt_cosine(
+        dot, _learnt_squares(chosen, visual.parts, blocks), text.parts[None]
+    )
+    return by_region, by_word
+
+
+def _learnt_squares(
+    chosen: Float[Tensor, "items others queries parts"],
+    parts: Float[Tensor, "items parts dim"],
+    blocks: int,
+) -> Float[Tensor, "items others queries blocks"]:
+    """The squared length of what is gathered of each item, block by block.
+
+    Where it cancels out, products lose digits; so these are not rounded to tf32.
+    """
+    split = precise(parts).unflatten(-1, (blocks, -1)).transpose(1, 2)
+    weights = chosen.contiguous()
+    with _unrounded():
+        among = (split @ split.mT).transpose(1, 2).flatten(2)  # [items, parts, blocks parts]
+        formed = torch.bmm(weights.flatten(1, 2), among)
+    formed = formed.view(*weights.shape[:3], blocks, -1)
+    return (formed * weights[..., None, :]).sum(-1)
+
+
+def _learnt_cosine(
+    dot: Float[Tensor, "images texts nodes blocks"],
+    square: Float[Tensor, "images texts nodes blocks"],
+    own: Float[Tensor, "#images #texts nodes dim"],
+) -> Float[Tensor, "images texts nodes blocks"]:
+    length = torch.linalg.vector_norm(
+        own.unflatten(-1, (dot.shape[-1], -1)), dim=-1, dtype=dot.dtype
+    )
+    # at a length of 0 the root has no gradient
+    gathered = square.clamp(min=_EPSILON**2).sqrt()
+    return dot / (length * gathered).clamp(min=_EPSILON)
+
+
+@contextmanager
+def _unrounded() -> Iterator[None]:
+    """Products of float32 numbers in all their digits, also where tf32 is allowed."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

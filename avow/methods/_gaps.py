@@ -8,12 +8,15 @@ that follows takes 256.
 """
 
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
+
+from avow.blocks import fused
 
 
 def projected_gaps(
@@ -34,6 +37,23 @@ def projected_gaps(
     return _ProjectedGaps.apply(weights, context, queries, matrix, bias, step)  # type: ignore[return-value]
 
 
+def write_gaps(
+    weights: Tensor | None,
+    context: Tensor,
+    queries: Tensor,
+    layer: fused.Layer,
+    out: Float[Tensor, "images queries narrow"],
+    step: int,
+) -> None:
+    """The same into `out`, without a gradient, `step` images at a time."""
+    for block in _blocks(len(context), step):
+        attended = _attended(weights, context, queries, block)
+        # "mse" without its mean: difference and square in one pass over memory
+        square = mse_loss(attended, queries.expand_as(attended), reduction="none")
+        rows = square.flatten(0, 1)
+        torch.addmm(layer[1], rows, layer[0].T, out=out[block].flatten(0, 1))
+
+
 class _ProjectedGaps(torch.autograd.Function):
     """The gradient is written out, because only so the wide gap need not be kept."""
 
@@ -50,43 +70,70 @@ class _ProjectedGaps(torch.autograd.Function):
         ctx.save_for_backward(weights, context, queries, matrix)
         ctx.step = step
         out = queries.new_empty(len(context), len(queries), len(matrix))
-        for block in _blocks(len(context), step):
-            attended = _attended(weights, context, queries, block)
-            # "mse" without its mean: difference and square in one pass over memory
-            square = mse_loss(attended, queries.expand_as(attended), reduction="none")
-            torch.addmm(bias, square.flatten(0, 1), matrix.T, out=out[block].flatten(0, 1))
+        write_gaps(weights, context, queries, (matrix, bias), out, step)
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         weights, context, queries, matrix = ctx.saved_tensors
-        (given,) = gradients
-        given = given.contiguous()
-        to_weights = None if weights is None else torch.empty_like(weights)
-        to_context = torch.empty_like(context)
-        # sums over blocks are kept in full precision
-        kind = torch.promote_types(queries.dtype, torch.float32)
-        to_queries = torch.zeros_like(queries, dtype=kind)
-        to_matrix = torch.zeros_like(matrix, dtype=kind)
-        for block in _blocks(len(context), ctx.step):
-            gap = _attended(weights, context, queries, block) - queries
-            narrow = given[block].flatten(0, 1)
-            to_matrix += narrow.T @ gap.square().flatten(0, 1)
-            pull = (narrow @ matrix).view_as(gap).mul_(gap)
-            if weights is None or to_weights is None:
-                torch.sum(pull, 1, keepdim=True, out=to_context[block])
-            else:
-                torch.bmm(pull, context[block].mT, out=to_weights[block])
-                torch.bmm(weights[block].mT, pull, out=to_context[block])
-            to_queries += pull.sum(0, dtype=kind)
-        return (
-            None if to_weights is None else to_weights.mul_(2),
-            to_context.mul_(2),
-            to_queries.mul_(-2).to(queries.dtype),
-            to_matrix.to(matrix.dtype),
-            given.sum((0, 1), dtype=kind).to(matrix.dtype),
-            None,
+        given = gradients[0].contiguous()
+        return *gaps_back(weights, context, queries, matrix, given, ctx.step), None
+
+
+def gaps_back(
+    weights: Tensor | None,
+    context: Tensor,
+    queries: Tensor,
+    matrix: Tensor,
+    given: Float[Tensor, "images queries narrow"],
+    step: int,
+) -> tuple[Tensor | None, Tensor, Tensor, Tensor, Tensor]:
+    """The slopes of weights, context, queries, matrix and bias; `given` is that of the gaps."""
+    to_weights = None if weights is None else torch.empty_like(weights)
+    to_context = torch.empty_like(context)
+    # sums over blocks are kept in full precision
+    kind = torch.promote_types(queries.dtype, torch.float32)
+    to_queries = torch.zeros_like(queries, dtype=kind)
+    to_matrix = torch.zeros_like(matrix, dtype=kind)
+    for block in _blocks(len(context), step):
+        narrow = given[block].flatten(0, 1)
+        attended = _attended(weights, context, queries, block)
+        pull = (narrow @ matrix).view(attended.shape)
+        square = _pulled(attended, queries, pull, own=weights is not None)
+        to_matrix += narrow.T @ square.flatten(0, 1)
+        if weights is None or to_weights is None:
+            torch.sum(pull, 1, keepdim=True, out=to_context[block])
+        else:
+            torch.bmm(pull, context[block].mT, out=to_weights[block])
+            torch.bmm(weights[block].mT, pull, out=to_context[block])
+        to_queries += pull.sum(0, dtype=kind)
+    return (
+        None if to_weights is None else to_weights.mul_(2),
+        to_context.mul_(2),
+        to_queries.mul_(-2).to(queries.dtype),
+        to_matrix.to(matrix.dtype),
+        given.sum((0, 1), dtype=kind).to(matrix.dtype),
+    )
+
+
+def _pulled(attended: Tensor, queries: Tensor, pull: Tensor, own: bool) -> Tensor:
+    """The squared gaps; `pull` is multiplied by the gaps.
+
+    own: whether `attended` may be written over, being nobody else's.
+    """
+    how, dim = fused.CHOICES["gap_back"], queries.shape[1]
+
+    def launch(kernels: ModuleType) -> None:
+        rows = attended.shape[0] * attended.shape[1]
+        kernels.gap_back[(rows, fused.tiles(dim, how["COLUMNS"]))](
+            attended, queries.contiguous(), pull, len(queries), D=dim, **how
         )
+
+    if own and fused.can_learn(pull) and fused.done("gap_back", pull, launch):
+        return attended
+    gap = attended - queries
+    pull.mul_(gap)
+    return gap.square()
 
 
 def _attended(

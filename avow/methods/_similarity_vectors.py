@@ -43,7 +43,7 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import leaky_relu, linear
 from torch.utils.checkpoint import checkpoint
 
 from avow.blocks import attention_inference as inference
@@ -56,6 +56,7 @@ from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadFeatures
 from avow.methods._gaps import projected_gaps
 from avow.methods._gist import Gist, led_by_gist
+from avow.methods._learnt_nodes import Compared, learnt_nodes
 
 Squash = Literal["tanh", "sigmoid", "none"]
 Reader = Callable[
@@ -220,10 +221,14 @@ class SimilarityVectors(Method):
         most = self._tile_bytes(words)
         weights = self._attention(images, words, real)
         gists = text.parts[:, 0].contiguous()
+        layers = _in_kind(self.local, words.dtype), _in_kind(self.whole, words.dtype)
+        if torch.is_grad_enabled():
+            sides = Compared(weights, images.regions, words, images.gist, gists)
+            return learnt_nodes(sides, *layers, most)
         if fused.is_possible(words):
             nodes = words.new_empty(count, texts, parts, self.local.out_features)
-            done = fused.gist_nodes(images.gist, gists, self.whole, nodes)
-            if done and fused.word_nodes(weights, images.regions, words, self.local, nodes):
+            done = fused.gist_nodes(images.gist, gists, layers[1], nodes)
+            if done and fused.word_nodes(weights, images.regions, words, layers[0], nodes):
                 return nodes
         whole = projected_gaps(None, images.gist[:, None], gists, self.whole, most)
         local = projected_gaps(weights, images.regions, words, self.local, most)
@@ -265,10 +270,12 @@ class SimilarityVectors(Method):
             if weights is not None:
                 return weights.flatten(1, 2)
         products = images.regions.flatten(0, 1) @ words.T
-        products = products.view(*images.present.shape, *real.shape)
-        products = precise(products).permute(0, 2, 3, 1)
-        weights = focus(products, real[None], images.present[:, None], self.smooth)
-        return _to_unit(weights.flatten(1, 2), images.gram).to(words.dtype)
+        products = precise(products.view(*images.present.shape, *real.shape))
+        weights = _regions_first(products, images.present, real, self.smooth).flatten(2)
+        square = ((images.gram @ weights) * weights).sum(1, keepdim=True)
+        # at a length of 0 the root has no gradient
+        weights = weights / (square.clamp(min=_EPSILON**2).sqrt() + _EPSILON)
+        return weights.to(words.dtype).mT
 
     def _squashed(self, score: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         if self.squash == "none":
@@ -320,6 +327,23 @@ class SimilarityVectors(Method):
 def _aligned(items: Float[Tensor, "items parts dim"]) -> int:
     """So many parts that rows begin at 16 bytes, as fast products on a device want them."""
     return items.shape[1] + -items.shape[1] % (16 // items.element_size())
+
+
+def _regions_first(
+    products: Float[Tensor, "images regions texts words"],
+    present: Bool[Tensor, "images regions"],
+    real: Bool[Tensor, "texts words"],
+    smooth: float,
+) -> Float[Tensor, "images regions texts words"]:
+    """`focus` of words on regions, in the order in which products come: nothing is turned."""
+    clipped = leaky_relu(products, 0.1) * real
+    length = torch.linalg.vector_norm(clipped, dim=-1, keepdim=True)
+    logits = (clipped / (length + _EPSILON)).mul_(smooth)
+    return logits.masked_fill_(~present[:, :, None, None], -torch.inf).softmax(1)
+
+
+def _in_kind(layer: nn.Linear, kind: torch.dtype) -> fused.Layer:
+    return layer.weight.to(kind), layer.bias.to(kind)
 
 
 def _to_unit(

@@ -36,7 +36,12 @@ from avow.blocks.tiles import MB, in_tiles
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 from avow.core.errors import BadFeatures, BadRecipe
 from avow.core.keywords import with_keywords
-from avow.methods._block_matches import Blocks, block_matches, in_blocks
+from avow.methods._block_matches import (
+    Blocks,
+    block_matches,
+    in_blocks,
+    learnt_block_matches,
+)
 
 Graph = Literal["dense", "sparse"]
 _EPSILON = 1e-8
@@ -208,6 +213,10 @@ class Gsmn(Method):
             prepare = self._prepare_visual, self._prepare_text
             few = min(most, _LEAN_MB * MB)
             return in_tiles(self._compare, visual, text, size, few, prepare=prepare)
+        if self.learns_from_products(visual, text):
+            # products by block, and what the squared lengths of either side are made of
+            size = 3 * self.blocks * regions * words * 4
+            return in_tiles(self._compare, visual, text, size, most, recompute=self.recompute)
         # what every node gathers, and its product with the node
         size = 2 * (regions + words) * text.parts.shape[2] * text.parts.element_size()
         return in_tiles(self._compare, visual, text, size, most, recompute=self.recompute)
@@ -258,6 +267,24 @@ class Gsmn(Method):
     def _compare(self, visual: Encoded, text: Encoded) -> Float[Tensor, "2 images texts"]:
         if isinstance(visual, Blocks) or self._is_lean(visual, text):
             return self._compare_lean(visual, text)
+        if self.learns_from_products(visual, text):
+            by_region, by_word = learnt_block_matches(visual, text, self.blocks, self.smooth)
+        else:
+            by_region, by_word = self._matches(visual, text)
+        from_images = self.visual_graph(by_region, self.weights(visual), visual.present)
+        from_texts = self.textual_graph(by_word, self.links(text), text.present)
+        return torch.stack([from_images, from_texts])
+
+    def learns_from_products(self, visual: Encoded, text: Encoded) -> bool:
+        """Whether match vectors are learnt without forming what nodes gather."""
+        wide = visual.parts.shape[2] >= FEWEST_CHANNELS * self.blocks
+        return torch.is_grad_enabled() and wide and visual.parts.dtype == text.parts.dtype
+
+    def _matches(
+        self, visual: Encoded, text: Encoded
+    ) -> tuple[
+        Float[Tensor, "images texts regions blocks"], Float[Tensor, "images texts words blocks"]
+    ]:
         regions, words = visual.parts, text.parts
         region_present, word_present = visual.present[:, None], text.present[None]
         products = precise(torch.einsum("ird,twd->itrw", regions, words))
@@ -269,9 +296,7 @@ class Gsmn(Method):
         )
         gathered = torch.einsum("itwr,ird->itwd", to_regions, regions)
         by_word = block_cosine(words[None], gathered, self.blocks)
-        from_images = self.visual_graph(by_region, self.weights(visual), visual.present)
-        from_texts = self.textual_graph(by_word, self.links(text), text.present)
-        return torch.stack([from_images, from_texts])
+        return by_region, by_word
 
     def _finish(
         self, states: Float[Tensor, "items parts dim"], present: Bool[Tensor, "items parts"]

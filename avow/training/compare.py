@@ -13,21 +13,37 @@ import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from avow.blocks.views_together import computed_together
 from avow.core.contracts import Encoded, Method, Regions, Tokens
 
 
 class Comparison(nn.Module):
     """The views, and one comparison of a batch by each of them."""
 
-    def __init__(self, views: Sequence[Method], gather: bool = False, bf16: bool = False):
+    def __init__(
+        self,
+        views: Sequence[Method],
+        gather: bool = False,
+        bf16: bool = False,
+        together: bool = True,
+    ):
+        """together: whether views do at once what they can do at once, where that is faster."""
         super().__init__()
         self.views = nn.ModuleList(views)
-        self.gather, self.bf16 = gather, bf16
+        self.gather, self.bf16, self.together = gather, bf16, together
 
     def forward(
         self, visual: Regions, text: Tokens, regularised: bool = True
     ) -> tuple[list[Float[Tensor, "images texts"]], Float[Tensor, ""]]:
         """Similarities per view, and the sum of what the methods add themselves."""
+        if not self.together:
+            return self._one_by_one(visual, text, regularised)
+        with computed_together(list(self.views), visual, text):
+            return self._one_by_one(visual, text, regularised)
+
+    def _one_by_one(
+        self, visual: Regions, text: Tokens, regularised: bool
+    ) -> tuple[list[Float[Tensor, "images texts"]], Float[Tensor, ""]]:
         scores, extra = [], visual.features.new_zeros((), dtype=torch.float32)
         device = visual.features.device.type
         for view in self.views:

@@ -46,7 +46,7 @@ class Graphed:
     ) -> tuple[list[Float[Tensor, "images texts"]], Float[Tensor, ""]]:
         if not self.possible:
             return self.comparison(visual, text, regularised)
-        text = _rounded(text)
+        text = rounded(text)
         inputs = [visual.features, visual.present, text.ids, text.present]
         optional = (visual.boxes, text.edges)
         inputs += [tensor.contiguous() for tensor in optional if tensor is not None]
@@ -114,7 +114,7 @@ class _OnTensors(nn.Module):
         return (*scores, extra)
 
 
-def _rounded(text: Tokens) -> Tokens:
+def rounded(text: Tokens) -> Tokens:
     """The same captions with a little more padding.
 
     One part less than a multiple: methods put the gist of a caption before its words.

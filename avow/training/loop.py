@@ -25,6 +25,7 @@ from avow.assembly.evaluate import evaluate, score_views
 from avow.assembly.model import Model
 from avow.assembly.recipe import Training
 from avow.assembly.scores import Blocks
+from avow.blocks import fused
 from avow.core.contracts import Loss, Method, SiftingLoss
 from avow.core.device import most_memory, multiplies_bf16
 from avow.core.errors import WrongCheckpoint
@@ -49,6 +50,7 @@ from avow.training.sifting import Sifted, sift
 from avow.training.state import Learns, Progress, load_state, save_best, save_state
 from avow.training.trained_pairs import note_pairs
 from avow.training.tuning import Tuning
+from avow.training.whole_batch import WholeBatches
 
 SAVE_EVERY = 600.0  # seconds between states inside an epoch
 
@@ -85,11 +87,13 @@ def train(
         logging.getLogger(__name__).warning(
             "This processor has no products of bfloat16; the recipe's bf16 is float32 here."
         )
+    fused.use_for_learning(settings.kernels)
     comparison, optimiser = accelerator.prepare(
         Comparison(model.views, settings.gather, bf16), optimiser
     )
     alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
-    if alone and settings.graphs and not isinstance(network, Tuning):
+    recorded = alone and settings.graphs and not isinstance(network, Tuning)
+    if recorded and not settings.whole_batches:
         comparison = Graphed(comparison)  # which gives no gradients of its inputs
     batches = course.batches(model, accelerator, network)
     if isinstance(batches, Batches) and course.trust is not None:
@@ -99,6 +103,9 @@ def train(
         said = (course.train.captions, course.train.image_of)
         batches.agreement = CaptionAgreement.of(*said, accelerator.device)
     learner = Learner(accelerator, comparison, model.views, loss, optimiser, settings)
+    learn = learner.learn
+    if recorded and settings.whole_batches:
+        learn = WholeBatches(learner).learn
     log = Log(run, reached, enabled=accelerator.is_main_process)
     total = settings.epochs * len(batches)
     bar = tqdm(
@@ -121,7 +128,7 @@ def train(
         for batch in batches.epoch(reached.epoch, reached.batch):
             now = (settings, reached.epoch, reached.batch, len(batches))
             rate = set_rates(optimiser, *now)
-            values.add(learner.learn(batch))
+            values.add(learn(batch))
             keep = share_kept(settings.average, batch.lesson.step)
             average.follow(keep)
             if network is not None:
@@ -174,7 +181,9 @@ class Learner:
         settings: Training,
     ):
         self.accelerator, self.comparison, self.views = accelerator, comparison, views
-        self.loss, self.optimiser, self.settings = loss, optimiser, settings
+        # what accelerate puts around an optimiser searches for packages at every step
+        unwrapped = getattr(optimiser, "optimizer", optimiser)
+        self.loss, self.optimiser, self.settings = loss, unwrapped, settings
         adds = any(type(view).regulariser is not Method.regulariser for view in views)
         # what a method adds counts once per batch; several processes must agree which
         # parameters have a gradient, and one that adds nothing is recorded but once
@@ -182,12 +191,17 @@ class Learner:
 
     def learn(self, batch: Batch) -> Float[Tensor, ""]:
         """Return the first value the loss yielded, before any step was taken."""
-        lesson = batch.lesson
-        # dropout, too, depends on the step alone
-        torch.manual_seed(
-            mix(self.settings.seed, "step", lesson.step, self.accelerator.process_index)
-        )
+        self.begin(batch.lesson.step)
+        return self.steps(batch)
+
+    def begin(self, step: int) -> None:
+        """Dropout, too, depends on the step alone."""
+        torch.manual_seed(mix(self.settings.seed, "step", step, self.accelerator.process_index))
         self.comparison.train()
+
+    def steps(self, batch: Batch) -> Float[Tensor, ""]:
+        """All steps of a batch; nothing in here waits for the device or draws a seed."""
+        lesson = batch.lesson
         extra: list[Tensor] = []
 
         def similarities() -> list[Tensor]:

@@ -55,6 +55,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "gsmn": {},
     "imram_text": {"mode": "text"},
     "imram": {"mode": "full"},
+    "imram_bf16": {"mode": "full", "memory_bf16": True},
 }
 NARROW = ("saf", "sgr")
 OTHER_CHOICES = [
