@@ -391,18 +391,19 @@ def colours(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def again(place, calibrated):
+def again(place, calibrated, tmp_path_factory):
     """Words of a second calibration, of an index whose feedback has a row without a query.
 
     By as few pairs as there may be: what comes out is told in the same words.
     """
-    with closing(open_catalogue(place / "index")) as link, changing(link):
+    index = shutil.copytree(place / "index", tmp_path_factory.mktemp("again") / "index")
+    with closing(open_catalogue(index)) as link, changing(link):
         link.execute(
             "INSERT INTO feedback (query, item, good, happened) VALUES (?, 1, 1, 0)",
             [r'{"text": "\ud800"}'],
         )
     few = write_csv(place / "few.csv", known_pairs()[: 2 * FEWEST])
-    return "calibrate", few, "--index", place / "index"
+    return "calibrate", few, "--index", index
 
 
 def test_calibrate_on_the_command_line(command, colours, again):
