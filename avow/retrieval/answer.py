@@ -42,7 +42,7 @@ class Hit:
     """How many there are."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "tags": list(self.tags)}
+        return {**vars(self), "tags": list(self.tags)}  # all else is plain: no deep copy
 
 
 @dataclass(frozen=True)

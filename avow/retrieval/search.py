@@ -296,10 +296,9 @@ class Retriever:
                 return "unjudged", None, None, request.with_hint(_NOT_CALIBRATED)
             summary = scores.summary(self.encoder.tau, usual, gallery.usual)
             shown = min(request.k, SHOWN, len(ids))
+            reading = policy.read(summary, request.words, request.common)
             judgements = policy.judge(
-                summary,
-                request.words,
-                common=request.common,
+                reading,
                 shown=shown if request.leaving is None else SHOWN,
                 risk=request.wanted_risk,
                 model=self.encoder.fingerprint,
@@ -308,9 +307,7 @@ class Retriever:
                 unwanted = self.probability(policy, request.leaving, ids[:SHOWN])
                 about = (summary.gallery, request.words)
                 judgements = leave_out(judgements, unwanted, policy, about, shown)
-            number = policy.number(
-                summary, scores.behind(summary, gallery.usual), request.words, request.common
-            )
+            number = policy.number(reading, scores.behind(summary, gallery.usual))
         except WrongTrust as error:
             return "unjudged", None, None, f"{_NOT_CALIBRATED} {error}"
         verdict = cast(Verdict, judgements.verdicts[0].replace(" ", "_"))
