@@ -35,7 +35,7 @@ Rewrite = Annotated[
 class Reply:
     """One search of the service, and the response it is sent with."""
 
-    def __init__(self, here: Here, response: Response):
+    def __init__(self, here: Service, response: Response):
         self.here, self.response = here, response
 
     async def search(
@@ -61,7 +61,12 @@ class Reply:
         return Found.model_validate(result.to_dict())
 
 
-Replying = Annotated[Reply, Depends()]
+async def reply_of(here: Here, response: Response) -> Reply:
+    """A coroutine, as `service_of` is."""
+    return Reply(here, response)
+
+
+Replying = Annotated[Reply, Depends(reply_of)]
 
 
 @router.get("/search")

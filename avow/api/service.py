@@ -132,7 +132,8 @@ def _judged(retriever: Retriever, progress: Callable[[Progress], None]) -> str:
     )
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
+    """A coroutine: FastAPI would start a thread for a function, at every request."""
     return request.app.state.service
 
 

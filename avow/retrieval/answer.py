@@ -57,7 +57,7 @@ class Hit:
         return Moment(*times)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "tags": list(self.tags)}
+        return {**vars(self), "tags": list(self.tags)}  # all else is plain: no deep copy
 
 
 @dataclass(frozen=True)

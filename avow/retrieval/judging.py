@@ -43,14 +43,8 @@ def judge(
     gallery, ids = candidates.gallery, candidates.ids
     usual = None if gallery.usual is None else library.usual(ids[:SHOWN])
     summary = scores.summary(encoder.tau, usual, gallery.usual)
-    stated = partial(
-        policy.judge,
-        summary,
-        request.words,
-        common=request.common,
-        risk=request.wanted_risk,
-        model=encoder.fingerprint,
-    )
+    reading = policy.read(summary, request.words, request.common)
+    stated = partial(policy.judge, reading, risk=request.wanted_risk, model=encoder.fingerprint)
 
     def first(shown: int) -> Judgements:
         if unwanted is None:
@@ -59,9 +53,7 @@ def judge(
         return leave_out(stated(shown=SHOWN), unwanted, policy, about, shown)
 
     judgements, noun, joined = first(min(request.k, SHOWN, len(ids))), "picture", False
-    number = policy.number(
-        summary, scores.behind(summary, gallery.usual), request.words, request.common
-    )
+    number = policy.number(reading, scores.behind(summary, gallery.usual))
     hits = shown_hits(library, candidates, request.k, judgements)
     if has_videos(hits):
         moments = join_moments(library, candidates, request.k, first(SHOWN), judgements)

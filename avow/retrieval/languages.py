@@ -108,6 +108,8 @@ def languages_of_letters(word: str) -> frozenset[str]:
 
 def script_of(text: str) -> str | None:
     """The script of most letters, as Unicode names it ("cyrillic"); None for Latin ones."""
+    if text.isascii():  # as most queries are: nothing to look up
+        return None
     scripts = [unicodedata.name(letter, "?").split()[0] for letter in text if letter.isalpha()]
     foreign = [script for script in scripts if script not in ("LATIN", "FULLWIDTH")]
     if 2 * len(foreign) <= len(scripts):

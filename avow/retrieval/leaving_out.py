@@ -14,7 +14,8 @@ import numpy as np
 from avow.core.shapes import Float, Int
 from avow.trust.coherence import agree, behind_features, one_of_first
 from avow.trust.gallery_sampling import predict
-from avow.trust.policy import Judgements, Policy, Verdict
+from avow.trust.judgements import Judgements, Verdict
+from avow.trust.policy import Policy
 from avow.trust.top_k import TopKSummary
 
 

@@ -16,6 +16,7 @@ Needs no model: numpy and two files of words beside this module.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from avow.retrieval.function_words import CONTRACTIONS, FUNCTION_WORDS
@@ -109,13 +110,10 @@ class _Word:
     """A piece of a query between spaces, hyphens and apostrophes."""
 
     written: str
+    plain: str
     start: int
     first: bool
     """Whether the query begins with it; then a capital letter says nothing."""
-
-    @property
-    def plain(self) -> str:
-        return plain(self.written)
 
     @property
     def is_content(self) -> bool:
@@ -136,6 +134,20 @@ class _Word:
             len(word) < _SHORTEST and (len(word) == 1 or dictionary().rank(word) is None)
         )
 
+    @cached_property
+    def englishness(self) -> float:
+        """How far it speaks for English: 1 if it is common in captions."""
+        rank = 0 if self.plain in FUNCTION_WORDS else dictionary().rank(self.plain)
+        if rank is None:
+            return GENERAL if len(self.plain) >= _SHORTEST and self.is_known else 0.0
+        return COMMON if rank < COMMON_RANK else GENERAL
+
+    @cached_property
+    def foreignness(self) -> float:
+        """How far it speaks for a language that has it: the more, the rarer in English."""
+        rank = dictionary().rank(self.plain)
+        return 1.0 if rank is not None and rank > SELDOM_RANK else 1 - self.englishness
+
     @property
     def is_name(self) -> bool:
         """Written like a name; of names we know only the frequent ones."""
@@ -153,7 +165,8 @@ def understand(text: str) -> Understanding:
     split = split_negation(text)
     words = _words(text)
     content = [word for word in words if word.is_content]
-    kind = _kind(sum(word.is_content for word in _words(split.text)))
+    wanted = words if split.text == text else _words(split.text)
+    kind = _kind(sum(word.is_content for word in wanted))
     if not content:
         return _without_content(text, words, kind)
     if script_of(text):
@@ -236,7 +249,7 @@ def _words(text: str) -> list[_Word]:
         start = match.start()
         for number, piece in enumerate(_APOSTROPHE.split(match[0])):
             if not number or piece.lower() not in _ENDINGS:
-                words.append(_Word(piece, start, not words))
+                words.append(_Word(piece, plain(piece), start, not words))
             start += len(piece) + 1
     return words
 
@@ -255,30 +268,16 @@ def _languages(words: Sequence[_Word], unknown: Sequence[_Word]) -> tuple[str, .
         return ()
     hinted = [languages_of_letters(word.written.lower()) for word in unknown]
     begins = languages_of_article(words[0].written.lower())
-    leads: dict[str, float] = {}
-    for language in known_languages():
-        mine = sum(_foreignness(word) for word, owners in listed if language in owners)
+    leads = dict.fromkeys(known_languages(), 0.0)
+    for language in leads:
+        mine = sum(word.foreignness for word, owners in listed if language in owners)
         mine += ARTICLE * (language in begins)
         mine += LETTER * sum(language in owners for owners in hinted)
-        theirs = sum(_englishness(word) for word, owners in listed if language not in owners)
-        leads[language] = mine - theirs if mine >= 1 else 0.0
+        if mine >= 1:
+            others = (word.englishness for word, owners in listed if language not in owners)
+            leads[language] = mine - sum(others)
     best = max(leads.values())
     return tuple(name for name, lead in leads.items() if lead > best - 1e-6) if best > 0 else ()
-
-
-def _foreignness(word: _Word) -> float:
-    """How far a listed word speaks for its language: all the more, the rarer in English."""
-    rank = dictionary().rank(word.plain)
-    return 1.0 if rank is not None and rank > SELDOM_RANK else 1 - _englishness(word)
-
-
-def _englishness(word: _Word) -> float:
-    """How far a word speaks for English: 1 if it is common in captions."""
-    words = dictionary()
-    rank = 0 if word.plain in FUNCTION_WORDS else words.rank(word.plain)
-    if rank is None:
-        return GENERAL if len(word.plain) >= _SHORTEST and word.is_known else 0.0
-    return COMMON if rank < COMMON_RANK else GENERAL
 
 
 def _is_noise(content: Sequence[_Word], unknown: Sequence[_Word]) -> bool:

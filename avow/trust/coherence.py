@@ -41,7 +41,8 @@ FirstTen = Float[np.ndarray, "queries ten"]
 
 def log_odds(share: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
     """Logit, finite for 0 and 1."""
-    return logit(np.clip(share, _LEAST, 1 - _LEAST))
+    # np.clip itself takes five times as long, and a search asks a dozen times
+    return logit(np.minimum(np.maximum(share, _LEAST), 1 - _LEAST))
 
 
 def query_names(names: tuple[str, ...]) -> tuple[str, ...]:

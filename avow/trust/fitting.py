@@ -258,9 +258,7 @@ def _fit_anything(probability: Probability, hits: Hits) -> Probability:
 
 
 def _with_number(
-    policy: Policy,
-    halved: Sequence[tuple[CalibrationQueries, CalibrationQueries]],
-    seed: int,
+    policy: Policy, halved: Sequence[tuple[CalibrationQueries, CalibrationQueries]], seed: int
 ) -> Policy:
     """The policy with what tells how many items fit, where there is anything behind hits."""
     parts = [_behind(policy, one, seed) for one, _ in halved]
@@ -274,7 +272,8 @@ def _with_number(
     for _, other in halved:
         some = other.only(sampled(len(other.words), seed))
         summary, order = summarise(some.scored.asked())
-        count = tailed.number(summary, behind(some.scored, order), some.words, some.common)
+        reading = tailed.read(summary, some.words, some.common)
+        count = tailed.number(reading, behind(some.scored, order))
         assert count is not None
         expected.append(count.expected)
         true.append(some.scored.match.sum(1))

@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from avow.core.errors import WrongTrust
 from avow.core.shapes import Bool, Float, Int
 from avow.trust.risk_control import Promise
+from avow.trust.top_k import TopKSummary
 
 _SIZE_FACTOR = 4.0  # galleries this many times larger than any fitted one are a doubt
 
@@ -30,6 +32,16 @@ class Difference:
             smallest, largest = self.fitted
             return f"fitted on galleries of {smallest} to {largest}, used on one of {self.now}"
         return f"fitted for {self.what} {self.fitted!r}, used for {self.now!r}"
+
+
+def refuse_other_model(different: list[Difference]) -> None:
+    """Vectors of two models have nothing in common; other differences are doubts."""
+    for one in different:
+        if one.what == "model":
+            raise WrongTrust(
+                f"The policy was {one}. Expected the model it was fitted with; calibrate with "
+                "`avow calibrate`, or fit another with `avow.fit_policy`."
+            )
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,19 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What a policy reads of some queries, and what it states before it judges them."""
+
+    summary: TopKSummary
+    features: Float[np.ndarray, "queries shown features"]
+    words: Int[np.ndarray, " queries"]
+    stated: Float[np.ndarray, "queries shown"]
+    """Of the hits by similarity."""
+    agreed: tuple[np.ndarray, np.ndarray, np.ndarray] | None
+    """Hits by probability, "one of the first ten" and rho, where the policy has `anything`."""
+
+
+@dataclass(frozen=True)
 class Judgements:
     """Probabilities and verdicts for the answers of some queries."""
 
@@ -118,3 +143,13 @@ class Judgements:
     def trust(self) -> Float[np.ndarray, " queries"]:
         """The probability of the first hit."""
         return self.probability[:, 0]
+
+
+def verdicts(
+    answered: Bool[np.ndarray, " queries"], refused: Bool[np.ndarray, " queries"]
+) -> list[Verdict]:
+    """The one verdict rule. answered: what the promise allows."""
+    return [
+        "nothing found" if no else "answer" if yes else "check"
+        for yes, no in zip(answered, refused, strict=True)
+    ]

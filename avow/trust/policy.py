@@ -46,7 +46,15 @@ from avow.trust.coherence import (
     query_features,
 )
 from avow.trust.gallery_sampling import one_of, predict
-from avow.trust.judgements import Conditions, Difference, HeldOut, Judgements, Verdict
+from avow.trust.judgements import (
+    Conditions,
+    Difference,
+    HeldOut,
+    Judgements,
+    Reading,
+    refuse_other_model,
+    verdicts,
+)
 from avow.trust.probability import COMMON, LOG_WORDS, Line, Probability, kind_of, of_query
 from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import TopKSummary, describe, summarise
@@ -130,7 +138,7 @@ class Policy:
 
     def judge(
         self,
-        answers: TopKSummary | Scores,
+        answers: TopKSummary | Reading | Scores,
         words: Int[np.ndarray, " queries"] | None = None,
         *,
         common: Float[np.ndarray, " queries"] | None = None,
@@ -142,22 +150,24 @@ class Policy:
     ) -> Judgements:
         """Probabilities and verdicts.
 
-        answers: similarities [queries, candidates] (or one such matrix per view), or the
-        summary of what an engine returned (`top_k.summarise_best`). words: number of words
-        of every query, common: how common its words are; each needed if the policy was
-        fitted with it. bank: similarities of the
-        reference queries to the same candidates; needed if the policy was fitted with one.
+        answers: similarities [queries, candidates] (or one such matrix per view), the
+        summary of what an engine returned (`top_k.summarise_best`), or what `read` made of
+        it. words: number of words of every query, common: how common its words are; each
+        needed if the policy was fitted with it. bank: similarities of the reference queries
+        to the same candidates; needed if the policy was fitted with one.
         strict: refuse another model, instead of reporting a doubt. now: model, gallery or
         style of this search, to be compared with `conditions`.
         """
         if isinstance(answers, TopKSummary):
-            return self._judge(answers, (words, common), shown, risk, strict, now)
+            answers = self.read(answers, words, common)
+        if isinstance(answers, Reading):
+            return self._judge(answers, shown, risk, strict, now)
         batch = QueryBatch(
             views_of(answers), 0, self.tau, self.kind, background_of(bank, self.tau)
         )
         summary, order = summarise(batch)
-        query = (words, common)
-        judged = self._judge(summary, query, shown, risk, strict, {**now, "exact": True})
+        reading = self.read(summary, words, common)
+        judged = self._judge(reading, shown, risk, strict, {**now, "exact": True})
         evidence = log_evidence(batch.together, self.tau, self.kind)
         return replace(
             judged,
@@ -181,26 +191,38 @@ class Policy:
         evidence = self._evidence(sight)
         return replace(judged, candidates=chosen, uncertainty=uncertainty, evidence=evidence)
 
-    def _judge(
+    def read(
         self,
         summary: TopKSummary,
-        query: tuple[Int[np.ndarray, " queries"] | None, Float[np.ndarray, " queries"] | None],
+        words: Int[np.ndarray, " queries"] | None = None,
+        common: Float[np.ndarray, " queries"] | None = None,
+    ) -> Reading:
+        """What `judge` and `number` have in common, to be computed once for both."""
+        features, words = self.features(summary, words, common)
+        stated = predict(self.probability, features, summary.gallery)
+        agreed = None
+        if self.anything is not None:
+            best = -np.sort(-stated, axis=1)
+            agreed = self.anything_of(features, best, summary.gallery)
+        return Reading(summary, features, words, stated, agreed)
+
+    def _judge(
+        self,
+        reading: Reading,
         shown: int,
         risk: float | None,
         strict: bool,
         now: dict[str, Any],
     ) -> Judgements:
-        features, words = self.features(summary, *query)
-        sizes = summary.gallery
+        features, sizes, stated = reading.features, reading.summary.gallery, reading.stated
         different = self.conditions.differences(int(sizes.max()), **now)
-        _refuse_other_model(different if strict else [])
-        stated = predict(self.probability, features, sizes)
+        refuse_other_model(different if strict else [])
         order = np.broadcast_to(np.arange(stated.shape[1]), stated.shape)
         if self.ranking == "probability":
             order = np.argsort(-stated, axis=1, kind="stable")
         stated = np.take_along_axis(stated, order, axis=1)
         if self.anything is not None:
-            return self._agreed(summary, features, words, stated, order, shown, risk, different)
+            return self._agreed(reading, stated, order, shown, risk, different)
         concerned = self._concerned(min(shown, stated.shape[1]))
         score = one_of(stated[:, :concerned])
         pledge = self.promised(self.default_risk if risk is None else risk, concerned)
@@ -211,7 +233,7 @@ class Policy:
             stated[:, :shown],
             expit(slope * log_odds(score) + offset),
             present,
-            verdicts(pledge.answers(score), self.refuses(present, sizes, words)),
+            verdicts(pledge.answers(score), self.refuses(present, sizes, reading.words)),
             pledge,
             [str(one) for one in different],
             self._odd(features[:, 0]),
@@ -220,17 +242,19 @@ class Policy:
 
     def _agreed(
         self,
-        summary: TopKSummary,
-        features: Float[np.ndarray, "queries shown features"],
-        words: Int[np.ndarray, " queries"],
+        reading: Reading,
         stated: Float[np.ndarray, "queries shown"],
         order: Int[np.ndarray, "queries shown"],
         shown: int,
         risk: float | None,
         different: list[Difference],
     ) -> Judgements:
-        """Judgements whose numbers agree. stated: of the hits, most probable first."""
-        hits, anything, rho = self.anything_of(features, stated, summary.gallery)
+        """Judgements whose numbers agree. stated: of the hits, in the order they are shown."""
+        sizes, words = reading.summary.gallery, reading.words
+        if self.ranking == "probability" and reading.agreed is not None:
+            hits, anything, rho = reading.agreed
+        else:
+            hits, anything, rho = self.anything_of(reading.features, stated, sizes)
         if self.line is not None:
             hits, anything, rho = agree(self.line(hits, words), self.line(anything, words))
         each = one_of_first(hits, rho)
@@ -240,10 +264,10 @@ class Policy:
             hits[:, :shown],
             each[:, min(shown, each.shape[1]) - 1],
             anything,
-            verdicts(pledge.answers(anything), self.refuses(anything, summary.gallery, words)),
+            verdicts(pledge.answers(anything), self.refuses(anything, sizes, words)),
             pledge,
             [str(one) for one in different],
-            self._odd(features[:, 0]),
+            self._odd(reading.features[:, 0]),
             self.event,
             each,
         )
@@ -266,20 +290,12 @@ class Policy:
         together = query_features(features, stated, self.probability.names)
         return agree(stated, self.anything(together, sizes))
 
-    def number(
-        self,
-        summary: TopKSummary,
-        behind: Behind,
-        words: Int[np.ndarray, " queries"] | None = None,
-        common: Float[np.ndarray, " queries"] | None = None,
-    ) -> Number | None:
+    def number(self, reading: Reading, behind: Behind) -> Number | None:
         """How many items of the gallery fit each query; None for policies that cannot say."""
-        if self.anything is None or self.tail is None:
+        if reading.agreed is None or self.tail is None:
             return None
-        features, words = self.features(summary, words, common)
-        stated = -np.sort(-predict(self.probability, features, summary.gallery), axis=1)
-        hits, _, _ = self.anything_of(features, stated, summary.gallery)
-        return number(hits, behind, self.tail, self.spread, words, self.line)
+        hits = reading.agreed[0]
+        return number(hits, behind, self.tail, self.spread, reading.words, self.line)
 
     def features(
         self,
@@ -358,25 +374,6 @@ class Policy:
         from avow.trust import policy_files
 
         return policy_files.read(Path(path))
-
-
-def verdicts(
-    answered: Bool[np.ndarray, " queries"], refused: Bool[np.ndarray, " queries"]
-) -> list[Verdict]:
-    """The one verdict rule. answered: what the promise allows."""
-    return [
-        "nothing found" if no else "answer" if yes else "check"
-        for yes, no in zip(answered, refused, strict=True)
-    ]
-
-
-def _refuse_other_model(different: list[Difference]) -> None:
-    for one in different:
-        if one.what == "model":
-            raise WrongTrust(
-                f"The policy was {one}. Expected the model it was fitted with; calibrate with "
-                "`avow calibrate`, or fit another with `avow.fit_policy`."
-            )
 
 
 @lru_cache(maxsize=512)

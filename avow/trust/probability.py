@@ -12,7 +12,7 @@ say that it fits). Each has a model of its own, which carries the event's name.
 
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -225,6 +225,7 @@ def with_words(
     return np.concatenate([features, wide, features * length], axis=2, dtype=np.float32)
 
 
+@lru_cache(maxsize=16)
 def names_with_words(names: tuple[str, ...]) -> tuple[str, ...]:
     """Names of the features of `with_words`."""
     return (*names, LOG_WORDS, *(f"{name} x {LOG_WORDS}" for name in names))
@@ -244,23 +245,31 @@ def of_query(
     fits far more pictures than two, so it is a column of its own. wanted: the names that a
     policy was fitted with, where that column may be missing.
     """
-    wide, wide_names = with_words(features, words), names_with_words(names)
+    wide = with_words(features, words)
     if common is None:
-        return wide_names, wide
+        return names_with_words(names), wide
     one_word = ONE_WORD in wanted
-    kinds = {COMMON: common.astype(np.float32)}
+    kinds = [common.astype(np.float32)]
     if one_word:
-        kinds[ONE_WORD] = (words == 1).astype(np.float32)
-    columns, labels = [wide], list(wide_names)
-    for label, values in kinds.items():
+        kinds.append((words == 1).astype(np.float32))
+    columns = [wide]
+    for values in kinds:
         column = values[:, None, None]
         columns += [np.broadcast_to(column, (*features.shape[:2], 1)), features * column]
-        labels += [label, *(f"{name} x {label}" for name in names)]
     if one_word:
-        both = (kinds[COMMON] * kinds[ONE_WORD])[:, None, None]
+        both = (kinds[0] * kinds[1])[:, None, None]
         columns.append(np.broadcast_to(both, (*features.shape[:2], 1)))
-        labels.append(f"{COMMON} x {ONE_WORD}")
-    return tuple(labels), np.concatenate(columns, axis=2, dtype=np.float32)
+    labels = names_of_query(names, one_word)
+    return labels, np.concatenate(columns, axis=2, dtype=np.float32)
+
+
+@lru_cache(maxsize=16)
+def names_of_query(names: tuple[str, ...], one_word: bool) -> tuple[str, ...]:
+    """Names of the features of `of_query`, where `common` is among them."""
+    labels = list(names_with_words(names))
+    for label in (COMMON, ONE_WORD) if one_word else (COMMON,):
+        labels += [label, *(f"{name} x {label}" for name in names)]
+    return (*labels, f"{COMMON} x {ONE_WORD}") if one_word else tuple(labels)
 
 
 def kind_of(
