@@ -258,7 +258,7 @@ def average(wanted: Wanted, chosen: argparse.Namespace) -> Row:
     parts = [json.loads(one.read_text()) for one in results]
     known = {(part["recipe"], part["seed"]): part for part in parts}
     first = known[wanted.together[0], wanted.seed]
-    same = ("precision", "side_by_side", "gpu", "commit", "date")
+    same = ("precision", "side_by_side", "gpu", "commit", "code", "date")
     return {
         "recipe": wanted.recipe,
         "seed": wanted.seed,
