@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks._code_age import code_of
 from benchmarks._report import RESULTS, command, commit, machine
 
 Row = dict[str, Any]
@@ -158,5 +159,6 @@ def train_and_test(task: Task, chosen: argparse.Namespace) -> Row:
         "side_by_side": chosen.jobs,
         "gpu": machine()["gpu"],
         "commit": commit(),
+        "code": code_of(task.recipe),
         "date": machine()["date"],
     }

@@ -257,6 +257,7 @@ def extremes(
                     {
                         "id": f"image-{rank:03d}" if kind == "text" else CAPTIONS[rank],
                         "probability": float(trust[query]) / (rank + 1) ** 2,
+                        "similarity": 0.9 - 0.1 * rank,
                         "right": bool(right[query]) and rank == 0,
                     }
                     for rank in range(5)

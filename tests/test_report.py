@@ -508,6 +508,7 @@ def test_examples_show_their_photographs(outline):
     assert len(images) + len(unseen) == 2 * 4 * 5 + 2 * 4
     assert len(unseen) == 2 * 4 + 2
     assert "✓" in "".join(outline.words)
+    assert sum("s 0.90" in part for part in outline.words) == 4 * 4  # of every first answer
 
 
 def test_photograph_is_shown_the_right_way_up(tmp_path):

@@ -3,11 +3,14 @@
 import json
 import statistics
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from benchmarks._code_age import code_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -53,9 +56,30 @@ def source(*names: str) -> str:
             f"({machine['architecture']}), Python {machine['python']}, "
             f"torch {machine['torch']}, Avow {machine['avow']}, {machine['date']}."
         )
+        if aged := age(load(name).get("runs", [])):
+            lines.append(f"  {aged}")
         if note := load(name).get("note"):
             lines.append(f"  Recorded with it: {note}")
     return "\n".join(["Sources:", "", *lines])
+
+
+def age(runs: Any) -> str:
+    """Which commits trained the runs of a file, and how many are older than the code is."""
+    known = [run for run in runs if isinstance(run, dict) and run.get("commit")]
+    if not known:
+        return ""
+    commits = Counter(run["commit"] for run in known)
+    listed = ", ".join(f"{commit} ({count})" for commit, count in commits.most_common())
+    told = f"Runs by commit: {listed}."
+    dated = [run for run in known if run.get("code")]
+    older = [run for run in dated if run["code"] != code_of(run["recipe"])]
+    if older:
+        names = sorted({run["recipe"] for run in older})
+        told += (
+            f" Older than the code they depend on: {len(older)} of {len(dated)} runs "
+            f"({', '.join(f'`{name}`' for name in names)})."
+        )
+    return told
 
 
 def command(*lines: str) -> str:

@@ -196,6 +196,7 @@ def tcl() -> str:
         "Mean u of the view that learnt the direction, words and regions hidden in the same "
         "share; K candidates of the test split, the match among them.",
         tcl_figures.corruption(),
+        *filter(None, [tcl_figures.what_decides()]),
         claims_table(list(tcl_figures.corruption_claims())),
         "## Not on this page yet",
         "Tables I and II on COCO.",
@@ -241,7 +242,10 @@ def everything() -> dict[str, list[Comparison]]:
         "[DECL](decl.md), Table 2": decl.without_noise(),
         "[DECL](decl.md), Table 3": decl.squared_errors(),
         "[Uncertainty](uncertainty.md), Table 1": uncertainty.averaging(),
-        "[Uncertainty](uncertainty.md), Table 2": uncertainty.reliability(),
+        "[Uncertainty](uncertainty.md), Table 2": [
+            *uncertainty.reliability(),
+            *uncertainty.of_another(),
+        ],
     }
 
 

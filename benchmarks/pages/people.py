@@ -1,9 +1,11 @@
 """The page that says whether people would agree with the trust of the default model."""
 
+import statistics
+
 from benchmarks.pages import figures
 from benchmarks.pages.figures import Document, fraction, percent
 
-FILE, FIRST = "people", "first_answers"
+FILE, FIRST, TRAINED = "people", "first_answers", "papers/answers"
 GALLERIES = {
     "flickr8k": "Flickr8k test",
     "coco": "COCO test, a part",
@@ -47,11 +49,16 @@ def render() -> str:
         "over redrawn queries. Relevant: as the agreement with the picture's captions says; "
         "right: the annotated photograph, which P is not fitted for.",
         first_answers(figures.load(FIRST)["rows"]),
+        "The same for captions of Flickr8k test and networks that recipes trained. Relevant is "
+        "the mean probability that a person says the first answer fits; AUROC of what tells "
+        "good first answers, P fitted on dev; ± between seeds.",
+        trained_answers(figures.load(TRAINED)["runs"]),
         figures.command(
             "python -m benchmarks.quality.people --earlier people.json",
             "python -m benchmarks.quality.first_answers",
+            "python -m benchmarks.quality.run_answers FOLDER",
         ),
-        figures.source(FILE, FIRST),
+        figures.source(FILE, FIRST, TRAINED),
     )
 
 
@@ -143,6 +150,33 @@ def first_answers(rows: Document) -> str:
             share = percent(row["good"][event])
             stated = f"{fraction(ours[0])} ± {fraction(ours[1])}"
             lines.append([GALLERIES[name], event, share, stated, told, fraction(u[0])])
+    return figures.table(head, lines)
+
+
+def trained_answers(runs: list[Document]) -> str:
+    """First answers of networks trained by recipes, per recipe over its seeds."""
+    head = ["recipe", "seeds", "relevant", "of the first five", "right", "good is", "P of it",
+            "the best single measure", "u"]  # fmt: skip
+    lines = []
+    for recipe in dict.fromkeys(run["recipe"] for run in runs):
+        seeds = [run for run in runs if run["recipe"] == recipe]
+        shares = [
+            figures.several_fractions([seed[key] for seed in seeds])
+            for key in ("relevance", "relevance of five", "right")
+        ]
+        for event, measures in seeds[0]["auroc"].items():
+            ours = f"P({event})"
+            means = {
+                key: statistics.fmean(seed["auroc"][event][key][0] for seed in seeds)
+                for key in measures
+            }
+            best = max(set(means) - {ours, _OURS[1]}, key=lambda key: means[key])
+            cells = [
+                figures.several_fractions([seed["auroc"][event][key][0] for seed in seeds])
+                for key in (ours, best, _OURS[1])
+            ]
+            told = [cells[0], f"{best} {cells[1]}", cells[2]]
+            lines.append([f"`{recipe}`", str(len(seeds)), *shares, event, *told])
     return figures.table(head, lines)
 
 

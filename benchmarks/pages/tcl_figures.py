@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from benchmarks.pages import figures
 from benchmarks.pages.figures import Document, fraction, several
@@ -123,6 +124,31 @@ def corruption() -> str:
         return f"Not on this page yet, {not_yet('tcl', 'Fig. 5')}."
     heads = [fraction(ratio, 1) if ratio else "0" for ratio in ratios]
     return figures.table(["VSE∞", "asked", "K", *(f"u at {one}" for one in heads)], lines)
+
+
+def what_decides() -> str:
+    """The same change of u among as few candidates as a batch of training has."""
+    listed, turned = [], []
+    for name, seeds in studies().items():
+        size = min(seeds[0]["directions"]["text"]["kinds"]["both"][0]["u among K"], key=int)
+        for query, asked in ASKED.items():
+            few, every = (
+                Comparison("", 1, *(u_of(seeds, query, ratio, k) for ratio in (0.3, 0.0)))
+                for k in (size, "")
+            )
+            listed.append(
+                f"{asked}, {name}: {replace(few, digits=3).told} among {size}, "
+                f"{replace(every, digits=3).told} among all"
+            )
+            if few.verdict.startswith("agrees") and every.verdict.startswith("disagrees"):
+                turned.append(f"{asked}, {name}")
+    if not listed:
+        return ""
+    verdict = (
+        "Beyond two standard errors of the seeds it rises in galleries of the size of a "
+        f"training batch and falls in the whole one for: {'; '.join(turned) or 'none'}."
+    )
+    return f"Change of u from the first to the third column: {'; '.join(listed)}. {verdict}"
 
 
 def corruption_claims() -> Iterator[Comparison]:

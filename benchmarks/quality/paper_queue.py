@@ -11,6 +11,7 @@ seconds; at --stop those under way are ended, and a later call goes on from thei
 """
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -51,7 +52,11 @@ class Wanted:
         return Task(self.recipe, self.seed)
 
     def result(self, out: Path) -> Path:
-        return out / f"{re.sub(r'[^A-Za-z0-9]+', '-', self.file)}--{self.task.folder}.json"
+        """Short, of letters, digits and hyphens alone: not every transfer takes others."""
+        named = f"{self.file}-{self.recipe.rpartition('/')[2]}"
+        number = hashlib.sha256(f"{self.file} {self.recipe}".encode()).hexdigest()[:8]
+        short = re.sub(r"[^A-Za-z0-9]+", "-", named)[:70]
+        return out / f"{short}-{number}-seed{self.seed}.json"
 
     def parts(self) -> list[Task]:
         return [Task(recipe, self.seed) for recipe in self.together]
@@ -259,7 +264,7 @@ def average(wanted: Wanted, chosen: argparse.Namespace) -> Row:
     parts = [json.loads(one.read_text()) for one in results]
     known = {(part["recipe"], part["seed"]): part for part in parts}
     first = known[wanted.together[0], wanted.seed]
-    same = ("precision", "side_by_side", "gpu", "commit", "date")
+    same = ("precision", "side_by_side", "gpu", "commit", "code", "date")
     return {
         "recipe": wanted.recipe,
         "seed": wanted.seed,
