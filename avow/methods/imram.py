@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from avow.blocks import fused
 from avow.blocks.attention import (
     Focus,
     FocusNorm,
@@ -55,9 +56,6 @@ class Memory(nn.Module):
     | fresh content, o    | `fresh`                  |
     """
 
-    forgets_gates = True
-    """Whether gates are made once more for the gradient (`_memory`), and not kept."""
-
     def __init__(self, dim: int, norm: bool):
         super().__init__()
         self.fresh = spread(nn.Linear(2 * dim, dim))
@@ -70,7 +68,7 @@ class Memory(nn.Module):
         weights: Float[Tensor, "contexts rows context_parts"],
         projections: "Projections",
     ) -> Float[Tensor, "contexts rows dim"]:
-        if torch.is_grad_enabled() and self.forgets_gates:
+        if torch.is_grad_enabled() and self.forgets_gates(query):
             return self._normed(self._learnt(query, weights, projections))
         gate = _mixed(self.gate, query, weights, projections[0])
         fresh = _mixed(self.fresh, query, weights, projections[1])
@@ -79,6 +77,13 @@ class Memory(nn.Module):
         else:  # without gradients, in place
             new = fresh.tanh_().lerp_(query.expand_as(fresh), gate.sigmoid_())
         return self._normed(new)
+
+    def forgets_gates(self, query: Tensor) -> bool:
+        """Whether gates are made once more for the gradient (`_memory`), and not kept.
+
+        Without kernels that takes longer than keeping them.
+        """
+        return fused.can_learn(query)
 
     def _normed(self, new: Float[Tensor, "*shape dim"]) -> Float[Tensor, "*shape dim"]:
         return unit(precise(new)).to(new.dtype) if self.norm else new

@@ -34,7 +34,7 @@ from avow.assembly.scores import multiplying
 from avow.blocks import fused
 from avow.core import folder
 from avow.core.contracts import Method
-from avow.methods import _similarity_vectors, gsmn, imram
+from avow.methods import _similarity_vectors, gsmn
 from avow.methods._gaps import _ProjectedGaps
 from avow.methods._learnt_nodes import Compared
 from avow.training.batches import Batch
@@ -73,8 +73,6 @@ def nodes_as_before(
 WAYS = ("before", "after", "whole")
 BEFORE: dict[str, list[tuple[Any, str, Any]]] = {
     "gsmn": [(gsmn.Gsmn, "learns_from_products", lambda *given: False)],
-    "imram": [(imram.Memory, "forgets_gates", False)],
-    "imram_text": [(imram.Memory, "forgets_gates", False)],
     "saf": [(_similarity_vectors, "learnt_nodes", nodes_as_before)],
     "sgr": [(_similarity_vectors, "learnt_nodes", nodes_as_before)],
 }
