@@ -53,6 +53,8 @@ def render() -> str:
         prices(dev, test["settings"]),
         "Ways to pool the vectors of a segment, at the shipped price:",
         pooling(dev),
+        "The mean is kept. The largest numbers are ahead by less than one query in a hundred, "
+        "and whether that is chance was not tested.",
         "## What decoding costs",
         decoding(cost),
         figures.command(
