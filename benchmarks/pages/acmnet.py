@@ -158,9 +158,9 @@ def elsewhere() -> list[Comparison]:
         one, other = (people[f"Flickr30k-human, {x}"] for x in (f"ACMNet-{kind}", scan))
         theirs = one["rsum"] - other["rsum"]
         claim = f"pictures of people: {kind} is better than SCAN"
-        sides = [of_people(ROWS[row][0]) for row in PEOPLE[kind]]
+        gated, plain = (of_people(ROWS[row][0]) for row in PEOPLE[kind])
         usual = deviation()
-        found.append(Comparison(claim, theirs, *sides, usual=usual, otherwise=subset))
+        found.append(Comparison(claim, theirs, gated, plain, usual=usual, otherwise=subset))
     for kind, scan in pairs.items():
         gate = "λ1=4‡" if kind == "GI" else "λ2=9‡"
         theirs = coco[f"{kind}, {gate}"]["rsum"] - coco[f"{kind}, {scan}"]["rsum"]

@@ -110,10 +110,12 @@ def without_noise() -> list[Comparison]:
         for kind in KINDS
     ]
     for one, other in (("DECL-SAF", "SAF"), ("DECL-SGRAF", "SGRAF"), ("DECL-SGRAF", "NCR")):
-        claim, sides = f"{one} is better than {other}", (ROWS_OF[one], ROWS_OF[other])
-        values = [rsums(run, view, EVEN) for run, view in sides]
+        claim = f"{one} is better than {other}"
+        better, worse = rsums(*ROWS_OF[one], EVEN), rsums(*ROWS_OF[other], EVEN)
         found.append(
-            Comparison(claim, theirs(one, other), *values, usual=deviation(), otherwise=missing)
+            Comparison(
+                claim, theirs(one, other), better, worse, usual=deviation(), otherwise=missing
+            )
         )
     return found
 

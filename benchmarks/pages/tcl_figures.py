@@ -112,7 +112,7 @@ def u_of(seeds: Sequence[Document], query: str, ratio: float, size: str = "") ->
 
 
 def corruption() -> str:
-    lines = []
+    lines, ratios = [], []
     for name, seeds in studies().items():
         ratios = seeds[0]["ratios"]
         sizes = list(seeds[0]["directions"]["text"]["kinds"]["both"][0]["u among K"])
@@ -133,7 +133,7 @@ def what_decides() -> str:
         size = min(seeds[0]["directions"]["text"]["kinds"]["both"][0]["u among K"], key=int)
         for query, asked in ASKED.items():
             few, every = (
-                Comparison("", 1, *(u_of(seeds, query, ratio, k) for ratio in (0.3, 0.0)))
+                Comparison("", 1, u_of(seeds, query, 0.3, k), u_of(seeds, query, 0.0, k))
                 for k in (size, "")
             )
             listed.append(
@@ -157,11 +157,11 @@ def corruption_claims() -> Iterator[Comparison]:
     for name, seeds in found.items():
         for query, asked in ASKED.items():
             for low, high in ((0.0, 0.3), (0.3, 0.6)):
-                sides = [u_of(seeds, query, ratio) or None for ratio in (high, low)]
                 yield Comparison(
                     f"{name}, {asked}: u rises from {low:g} to {high:g} of the input hidden",
                     1,
-                    *sides,
+                    u_of(seeds, query, high) or None,
+                    u_of(seeds, query, low) or None,
                     otherwise=missing,
                     unit="u",
                     printed=HIGHER,

@@ -67,7 +67,8 @@ def by_models() -> str:
             ]
             feature = figures.several([seed[place]["feature"]["r1"] for seed in rows])
             lines.append([f"{way} retrieval", str(row["models"]), feature, *heats])
-    heats = [f"posterior, T={heat}" for heat in rows[0][0]["posterior"]]
+    first = seeds[0]["text"]["averaged"][0]
+    heats = [f"posterior, T={heat}" for heat in first["posterior"]]
     return figures.table(["R@1", "models", "feature", *heats], lines)
 
 
