@@ -238,10 +238,14 @@ class Judging(Policy):
     def number(self, *_: Any) -> None:
         """It cannot say how many fit."""
 
+    def read(self, summary: TopKSummary, *_: Any) -> Any:
+        """Nothing is read of a query but its hits."""
+        return summary
+
     def judge(
         self,
         summary: TopKSummary,
-        words: Any,
+        words: Any = None,
         *,
         shown: int,
         risk: float | None = None,

@@ -820,6 +820,8 @@ def test_the_schema_tells_every_route(client):
         "/api/items/{item_id}",
         "/api/items/{item_id}/thumbnail",
         "/api/items/{item_id}/picture",
+        "/api/items/{item_id}/media",
+        "/api/items/{item_id}/neighbours",
         "/api/items/{item_id}/similar",
         "/api/items/{item_id}/explain",
         "/api/items/{item_id}/explain/heat",

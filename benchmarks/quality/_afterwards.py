@@ -103,8 +103,10 @@ def alike(doubts: dict[str, np.ndarray]) -> float | None:
     pair = [doubts.get(f"mc_dropout: {kind} uncertainty") for kind in ("feature", "posterior")]
     if pair[0] is None or pair[1] is None:
         return None
-    places = [np.argsort(np.argsort(one, kind="stable")) for one in pair if one is not None]
-    return float(np.corrcoef(*places)[0, 1])
+    first, second = (
+        np.argsort(np.argsort(one, kind="stable")) for one in pair if one is not None
+    )
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 def corruption(run: Path, chosen: argparse.Namespace, out: Path) -> Figures:
