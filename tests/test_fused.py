@@ -5,14 +5,13 @@ It runs kernels on the processor, number by number; `test_gpu` runs them as they
     TRITON_INTERPRET=1 pytest tests/test_fused.py
 """
 
-import importlib
-import os
 from collections import defaultdict
 from dataclasses import replace
 from types import ModuleType
 
 import pytest
 import torch
+from interpreting import interpret
 from plain_sgraf import plain_scores
 from samples import SIZES, regions, tokens
 
@@ -24,19 +23,10 @@ from avow.methods import saf, sgr
 @pytest.fixture
 def interpreted(monkeypatch):
     """Kernels that run here and now, and calls of each of them counted."""
-    pytest.importorskip("triton", reason="Triton is not installed")
-    if os.environ.get("TRITON_INTERPRET") != "1":  # Triton reads it when it is imported
-        pytest.skip("TRITON_INTERPRET is not 1")
-    kernels = importlib.import_module("avow.blocks._kernels")
-    monkeypatch.setattr(fused, "_kernels", lambda: kernels)
-    monkeypatch.setattr(fused, "_failure", "")
-    monkeypatch.setattr(fused, "ran", set())
     small = {"attend": {"ROWS": 32}, "compare": {"ROWS": 16, "DEEP": 16}}
     small["reason"] = {"ROWS": 64, "WIDE": 16}
-    for name, sizes in small.items():
-        monkeypatch.setitem(fused.CHOICES, name, fused.CHOICES[name] | sizes)
     monkeypatch.setattr(fused, "is_possible", lambda like: not torch.is_grad_enabled())
-    return fused.ran
+    return interpret(monkeypatch, small)
 
 
 @pytest.mark.parametrize("build", [saf.build, sgr.build])

@@ -1,10 +1,8 @@
 """IMRAM's memory that forgets its gates against the one whose gates autograd keeps."""
 
-import importlib
-import os
-
 import pytest
 import torch
+from interpreting import interpret
 from samples import SIZES, regions, tokens
 
 from avow.blocks import fused
@@ -73,16 +71,8 @@ def test_rounded_memory_scores_nearly_the_same():
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    pytest.importorskip("triton", reason="Triton is not installed")
-    if os.environ.get("TRITON_INTERPRET") != "1":  # Triton reads it when it is imported
-        pytest.skip("TRITON_INTERPRET is not 1")
-    kernels = importlib.import_module("avow.blocks._kernels")
-    monkeypatch.setattr(fused, "_kernels", lambda: kernels)
-    monkeypatch.setattr(fused, "_failure", "")
-    monkeypatch.setattr(fused, "ran", set())
-    for name in ("remember", "remember_back"):
-        monkeypatch.setitem(fused.CHOICES, name, fused.CHOICES[name] | {"COLUMNS": 16})
-    return fused.ran
+    small = {"COLUMNS": 16}
+    return interpret(monkeypatch, {"remember": small, "remember_back": small})
 
 
 def test_kernels_remember_as_operations_do(interpreted, monkeypatch):

@@ -1,10 +1,8 @@
 """Several GRUs at once against `nn.GRU`, one at a time."""
 
-import importlib
-import os
-
 import pytest
 import torch
+from interpreting import interpret
 from samples import SIZES, regions, tokens
 from torch import nn
 
@@ -27,18 +25,11 @@ def anywhere(monkeypatch):
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    pytest.importorskip("triton", reason="Triton is not installed")
-    if os.environ.get("TRITON_INTERPRET") != "1":  # Triton reads it when it is imported
-        pytest.skip("TRITON_INTERPRET is not 1")
-    kernels = importlib.import_module("avow.blocks._kernels")
-    monkeypatch.setattr(fused, "_kernels", lambda: kernels)
-    monkeypatch.setattr(fused, "_failure", "")
-    monkeypatch.setattr(fused, "ran", set())
-    for name in ("gru_forth", "gru_back"):
-        monkeypatch.setitem(fused.CHOICES, name, fused.CHOICES[name] | {"COLUMNS": 16})
+    small = {"COLUMNS": 16}
+    ran = interpret(monkeypatch, {"gru_forth": small, "gru_back": small})
     monkeypatch.setattr(joint_gru, "is_possible", lambda like: True)
     torch.set_float32_matmul_precision("highest")
-    return fused.ran
+    return ran
 
 
 def one_by_one(grus, steps):

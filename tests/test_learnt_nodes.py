@@ -1,10 +1,8 @@
 """The nodes of SAF and SGR with gradients, kernels included, against single operations."""
 
-import importlib
-import os
-
 import pytest
 import torch
+from interpreting import interpret
 
 from avow.blocks import fused
 from avow.methods._learnt_nodes import Compared, learnt_nodes, unit_slopes
@@ -51,21 +49,10 @@ def test_a_vector_of_zeros_gets_no_slope_that_is_not_finite():
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    pytest.importorskip("triton", reason="Triton is not installed")
-    if os.environ.get("TRITON_INTERPRET") != "1":  # Triton reads it when it is imported
-        pytest.skip("TRITON_INTERPRET is not 1")
-    kernels = importlib.import_module("avow.blocks._kernels")
-    monkeypatch.setattr(fused, "_kernels", lambda: kernels)
-    monkeypatch.setattr(fused, "_failure", "")
-    monkeypatch.setattr(fused, "ran", set())
-    for name, small in {
-        "compare": {"ROWS": 16, "DEEP": 16},
-        "gap_back": {"COLUMNS": 16},
-    }.items():
-        monkeypatch.setitem(fused.CHOICES, name, fused.CHOICES[name] | small)
+    small = {"compare": {"ROWS": 16, "DEEP": 16}, "gap_back": {"COLUMNS": 16}}
     monkeypatch.setattr(fused, "is_possible", lambda like: not torch.is_grad_enabled())
     monkeypatch.setattr(fused, "can_learn", lambda like: True)
-    return fused.ran
+    return interpret(monkeypatch, small)
 
 
 def test_kernels_make_the_same_nodes_and_slopes(interpreted):
