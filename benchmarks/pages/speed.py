@@ -34,6 +34,14 @@ def render() -> str:
             "audit_time",
             "audit_time_folds",
         ),
+        "## The search half",
+        "A plain install (`pip install avow`, without torch) beside the version before the two "
+        "halves, in turn in one call.",
+        search_half(),
+        figures.command(
+            "python -m benchmarks.speed.search_half FOLDER --base PYTHON --before CHECKOUT"
+        ),
+        figures.source("search_half"),
         "## Training and evaluating",
         figures.table(
             ["what", "figure", "beside it", "command"],
@@ -60,6 +68,25 @@ def render() -> str:
         *scoring(),
         "What was tried on the way: [notes](../notes/speed.md).",
     )
+
+
+def search_half() -> str:
+    row = figures.load("search_half")
+    told = [
+        ("processor time of one cold search, s", "search_cpu_s", 2),
+        ("memory of one cold search, MB", "search_mb", 0),
+        ("a warm search of the server, p50, ms", "warm_search_p50_ms", 1),
+        ("memory of the server, MB", "server_mb", 0),
+        ("photographs indexed a second", "index_per_second", 1),
+        ("memory of indexing, MB", "index_mb", 0),
+    ]
+    lines = [
+        [name, *(number(row[f"{when}_{key}"], digits) for when in ("after", "before"))]
+        for name, key, digits in told
+    ]
+    sizes = ", ".join(number(row[key], 0) for key in ("install_without_pyc_mb", "install_mb"))
+    lines.append(["installed, MB, without and with compiled copies of the sources", sizes, ""])
+    return figures.table(["", f"now, over {row['files']:,} pictures", "before"], lines)
 
 
 def search() -> list[str]:
