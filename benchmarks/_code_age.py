@@ -18,7 +18,7 @@ from typing import TypeGuard
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "avow"
 ROOMS = ("methods", "losses", "blocks", "training")
-ARITHMETIC = ("core/opinion.py", "core/evidence.py")
+ARITHMETIC = ("core/opinion.py", "core/evidence.py", "core/gamma.py")
 LENGTH = 12
 
 

@@ -52,6 +52,9 @@ def test_only_code_that_a_run_uses_makes_it_older(copy):
     assert tcl != before[0] and hinge == before[1]
     add(copy / "blocks" / "rank_pooling.py", "changed = True")  # imported by way of pooling
     assert numbers()[1] != before[1]
+    before = numbers()
+    add(copy / "core" / "gamma.py", "changed = True")  # the arithmetic of opinions
+    assert numbers()[0] != before[0]
 
 
 def test_changes_of_a_recipe_keep_its_number_and_strangers_have_none():
