@@ -12,8 +12,9 @@ from avow.core.searching import Encoder
 from avow.core.shapes import Float32
 from avow.core.videos import probe
 from avow.retrieval.answer import SearchResult
+from avow.retrieval.store.indexed_folders import FPS
 from avow.retrieval.store.reading import Unreadable
-from avow.retrieval.store.video_reading import FPS, read_segments
+from avow.retrieval.store.video_reading import read_segments
 from avow.retrieval.store.walk import look
 
 LONGEST = 600.0
@@ -36,7 +37,7 @@ def clip_vector(path: Path, encoder: Encoder) -> Float32[np.ndarray, " dim"]:
             f"{clock(LONGEST)} to search with; cut out the part that you mean."
         )
     try:
-        segments = read_segments(stat, "", encoder, FPS, lambda: False)
+        segments = read_segments(stat, "", encoder, FPS, lambda _: False)
     except Unreadable as error:
         raise BadQuery(
             f"The clip {str(path)!r} cannot be searched with ({error}). Expected a video "

@@ -24,8 +24,8 @@ from avow.core.searching import Encoder
 from avow.retrieval.store.reading import Fresh, Unreadable, difference_hash
 from avow.retrieval.store.walk import FileStat
 
-FPS = 1.0
-"""Frames a second that are looked at."""
+Watch = Callable[[float | None], bool]
+"""Is told which share of a video is read, where its length is known; says whether to stop."""
 _FRAMES_AT_ONCE = 32
 
 
@@ -34,11 +34,11 @@ class Stopped(Exception):
 
 
 def read_segments(
-    stat: FileStat, content: str, encoder: Encoder, fps: float, stop: Callable[[], bool]
+    stat: FileStat, content: str, encoder: Encoder, fps: float, watch: Watch
 ) -> list[Fresh]:
-    """The segments of a video, with their vectors. stop: asked after every batch of frames."""
+    """The segments of a video, with their vectors. watch: asked after every batch of frames."""
     try:
-        segments = _read(stat, content, encoder, fps, stop)
+        segments = _read(stat, content, encoder, fps, watch)
     except (Unreadable, Stopped):
         raise
     except UnreadableVideo as error:
@@ -68,7 +68,7 @@ class _Read:
 
 
 def _read(
-    stat: FileStat, content: str, encoder: Encoder, fps: float, stop: Callable[[], bool]
+    stat: FileStat, content: str, encoder: Encoder, fps: float, watch: Watch
 ) -> list[Fresh]:
     path = Path(stat.path)
     info, keyframes = videos.probe(path), videos.keyframe_times(path)
@@ -80,7 +80,7 @@ def _read(
             while (pixels := following.result()) is not None:
                 following = ahead.submit(next, batches, None)
                 encoded.append(encoder.encode_prepared(pixels))
-                if stop():
+                if watch(_share(frames, info)):
                     raise Stopped
     if not encoded:
         raise Unreadable("no frame of it can be decoded")
@@ -116,6 +116,13 @@ def _batches(
             pixels = []
     if pixels:
         yield np.stack(pixels)
+
+
+def _share(frames: _Read, info: videos.VideoInfo) -> float | None:
+    """How much of a video is read; None where its headers do not say how long it is."""
+    if not info.duration:
+        return None
+    return min(max((frames.last - info.first) / info.duration, 0.0), 1.0)
 
 
 def _nearest(times: list[float], moment: float) -> int:
