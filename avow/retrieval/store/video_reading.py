@@ -26,7 +26,8 @@ from avow.retrieval.store.walk import FileStat
 
 Watch = Callable[[float | None], bool]
 """Is told which share of a video is read, where its length is known; says whether to stop."""
-_FRAMES_AT_ONCE = 32
+FRAMES_AT_ONCE = 32
+"""Frames between two questions to a `Watch`."""
 
 
 class Stopped(Exception):
@@ -111,7 +112,7 @@ def _batches(
         frames.times.append(frame.time)
         frames.last = max(frames.last, frame.end)
         pixels.append(encoder.prepare(picture))
-        if len(pixels) == _FRAMES_AT_ONCE:
+        if len(pixels) == FRAMES_AT_ONCE:
             yield np.stack(pixels)
             pixels = []
     if pixels:
