@@ -175,6 +175,7 @@ def main() -> None:
         "photographs": len(known.shown),
         "seconds": known.seconds,
         "items": len(retriever.library),
+        "edges": BINS,
     }
     for name, where in GALLERIES.items():
         found = {one.kind: answers(retriever, known, one, where) for one in queries}
