@@ -16,7 +16,9 @@ from avow.core.errors import BadData
 from avow.core.moments import Moment, clock, seconds_of
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
+from avow.retrieval.store.indexed_folders import frame_rate
 from avow.retrieval.store.inspection import inspect_index
+from avow.retrieval.store.report import Progress
 
 pytest.importorskip("av")
 
@@ -101,6 +103,68 @@ def test_more_frames_a_second_look_at_more_frames(place: Path):
     assert 26 + 2 <= twice.photographs <= 33
     assert moments(place)["holiday.mp4"][-1].end == pytest.approx(13, abs=0.2)
     assert inspect_index(place.parent / "index") == []
+
+
+def test_the_index_remembers_the_frames_a_second(place: Path):
+    index, twice, again = place.parent / "index", ColourEncoder(), ColourEncoder()
+    run(place, twice, fps=2.0)
+    write_video(place / "later.mp4", [("black", 5)])
+    report = run(place, again)
+    assert (report.new, report.unchanged, report.frame_rate) == (1, 3, "")
+    assert 26 + 2 <= twice.photographs <= 33 and 10 <= again.photographs <= 11
+    assert frame_rate(index) == 2.0
+    assert run(place, fps=2.0).frame_rate == ""
+    assert inspect_index(index) == []
+
+
+def test_another_rate_is_told_and_reads_all_videos_again(place: Path):
+    write_video(place / "still.mp4", [("green", 4)])
+    run(place)
+    before = moments(place)
+    encoder = ColourEncoder()
+    report = run(place, encoder, fps=2.0)
+    assert report.frame_rate == (
+        "Videos are now looked at 2 times a second instead of once: "
+        "all 2 videos are read again."
+    )
+    assert (report.new, report.changed, report.unchanged) == (2, 0, 2)
+    assert 34 <= encoder.photographs <= 37
+    assert moments(place).keys() == before.keys()
+    with Library.open(place.parent / "index") as library:
+        assert len(library) == len(library.find(None, "image")) == len(set(library.find()))
+    assert run(place).unchanged == 4 and inspect_index(place.parent / "index") == []
+
+
+def test_a_run_that_is_cut_off_reads_the_other_videos_again_next_time(place: Path):
+    write_video(place / "a.mp4", [("green", 4)])
+    run(place)
+    stopped = ColourEncoder()
+    report = run(place, stopped, fps=2.0, stop=lambda: stopped.photographs > 0)
+    assert report.stopped and report.frame_rate
+    rest = ColourEncoder()
+    run(place, rest)
+    assert stopped.photographs + rest.photographs >= 26 + 8
+    assert run(place).unchanged == 4
+
+
+def test_the_command_tells_of_another_rate(place: Path):
+    words = ["index", str(place), "--index", str(place.parent / "index"), "--model"]
+    words += ["plugged.colours", "--transfer", "0"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    told = CliRunner().invoke(app, [*words, "--fps", "2"])
+    assert "instead of once: the video is read again." in told.stderr, told.output
+    assert "read again" not in CliRunner().invoke(app, words).stderr
+
+
+def test_a_long_video_says_how_far_it_is(place: Path):
+    write_video(place / "long.mp4", [("red", 40), ("blue", 40)])
+    told: list[Progress] = []
+    run(place, progress=told.append)
+    shares = [one.share for one in told if one.video == "long.mp4"]
+    assert len(shares) >= 3 and shares == sorted(shares) and shares[0] < 0.5 < shares[-1] <= 1
+    first = next(one for one in told if one.video == "long.mp4")
+    assert first.in_words() == f"Reading long.mp4, {100 * shares[0]:.0f} %."
+    assert told[-1].in_words() == ""
 
 
 def test_wrong_frames_a_second_are_refused(place: Path):

@@ -1,6 +1,8 @@
 """Videos over HTTP and on the page: key frames, ranges, nothing from outside, a real player."""
 
 import re
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,9 @@ from moving import HOLIDAY, write_video
 from starlette.testclient import TestClient
 
 from avow.api import create_app
+from avow.api.clips import container_of
+from avow.api.limits import Limits
+from avow.retrieval import clips
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
@@ -182,6 +187,77 @@ def test_a_moment_is_explained_and_ticked(client: TestClient):
     assert client.post("/api/feedback", json=tick).json()["kept"] >= 1
 
 
+# --- a clip as a question --------------------------------------------------------------------
+
+
+def ask_with(client: TestClient, path: Path, **more) -> dict:
+    with path.open("rb") as file:
+        return client.post("/api/search", files={"image": (path.name, file)}, data=more)
+
+
+@pytest.mark.parametrize("name", ["clip.mp4", "clip.webm", "clip.avi", "clip.mkv"])
+def test_a_clip_that_is_sent_finds_its_moment(client: TestClient, tmp_path: Path, name: str):
+    clip = write_video(tmp_path / name, [("green", 3)])
+    answer = ask_with(client, clip, k=1).json()
+    [hit] = answer["hits"] or answer["near_misses"]
+    assert Path(hit["path"]).name == "holiday.webm"
+    assert hit["start"] == pytest.approx(4, abs=0.5)
+    assert answer["query"]["image"] == "a clip"  # not the file that the server wrote
+
+
+def test_a_clip_and_words_are_one_question(client: TestClient, tmp_path: Path):
+    clip = write_video(tmp_path / "clip.mp4", [("green", 2)])
+    answer = ask_with(client, clip, text="green", k=1).json()
+    assert answer["query"]["text"] == "green" and answer["hits"][0]["kind"] == "video"
+
+
+def test_a_clip_that_is_too_long_is_refused(retriever: Retriever, tmp_path: Path):
+    clip = write_video(tmp_path / "clip.webm", [("green", 8)])
+    app = create_app(retriever, limits=Limits(clip_seconds=5.0))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        answer = ask_with(client, clip)
+    assert answer.status_code == 422
+    assert answer.json()["error"] == (
+        "The clip 'a clip' lasts 0:08. Expected at most 0:05 to search with; cut out the part "
+        "that you mean."
+    )
+
+
+def test_a_clip_that_does_not_say_its_length_is_not_read_to_its_end(
+    retriever: Retriever, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(clips, "_check_length", lambda clip, seconds: None)
+    clip = write_video(tmp_path / "clip.mp4", [("green", 120)])
+    app = create_app(retriever, limits=Limits(clip_seconds=5.0))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        answer = ask_with(client, clip)
+    assert answer.status_code == 422 and "lasts more than that." in answer.json()["error"]
+
+
+def test_a_broken_clip_is_refused_with_a_sentence(client: TestClient, tmp_path: Path):
+    clip = tmp_path / "clip.mp4"
+    clip.write_bytes(b"\0\0\0\x18ftypisom" + bytes(300))
+    answer = ask_with(client, clip)
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith("The clip 'a clip' cannot be searched with (")
+    assert str(tempfile.gettempdir()) not in answer.json()["error"]
+
+
+def test_nothing_is_left_of_a_clip(client: TestClient, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    clip = write_video(tmp_path / "clip.mp4", [("green", 2)])
+    assert ask_with(client, clip).status_code == 200
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_photographs_of_phones_are_no_clips():
+    assert container_of(b"\0\0\0\x18ftypheic\0\0\0\0") is None
+    assert container_of(b"\0\0\0\x18ftypavif\0\0\0\0") is None
+    assert container_of(b"\0\0\0\x18ftypmp42\0\0\0\0") == ".mp4"
+    assert container_of(b"RIFF\0\0\0\0WEBP") is None
+
+
 # --- the page ------------------------------------------------------------------------------
 
 PLAYER = "#why video"
@@ -252,6 +328,35 @@ def test_an_address_with_a_moment_opens_its_player(visit, address, client):
     on_page(seen, f"document.querySelector('{PLAYER}')?.readyState >= 1")
     assert seen.page.locator("#why-name").inner_text() == "holiday.webm"
     assert complaints(seen) == []
+
+
+@pytest.mark.browser
+def test_the_page_searches_with_a_clip(visit, address, tmp_path: Path):
+    clip = write_video(tmp_path / "mine.mp4", [("green", 3)])
+    seen = visit(f"{address}/")
+    seen.page.wait_for_selector(".wall .look", timeout=SOON)
+    seen.page.set_input_files("#file", str(clip))
+    seen.page.wait_for_selector("body[data-state=told] #shown .look[data-id]", timeout=SOON)
+    first = seen.page.locator("#shown .look").first.get_attribute("aria-label")
+    assert "holiday.webm 0:0" in first
+    assert seen.page.locator("#chosen-clip").inner_text() == "mine.mp4"
+    assert not seen.page.locator("#chosen-picture").is_visible()
+    seen.page.click("#chosen-remove")
+    seen.page.wait_for_selector("body[data-state=home]", timeout=SOON)
+    assert not seen.page.locator("#chosen").is_visible()
+    assert complaints(seen) == []
+
+
+@pytest.mark.browser
+def test_a_clip_that_is_too_long_is_told_on_the_page(visit, retriever, tmp_path: Path):
+    clip = write_video(tmp_path / "long.mp4", [("green", 9)])
+    limits = replace(serving.PATIENT, clip_seconds=5.0)
+    with serving.Server(create_app(retriever, limits=limits)) as address:
+        seen = visit(f"{address}/")
+        seen.page.wait_for_selector(".wall .look", timeout=SOON)
+        seen.page.set_input_files("#file", str(clip))
+        seen.page.wait_for_selector("body[data-state=failed]", timeout=SOON)
+        assert "lasts 0:09. Expected at most 0:05" in seen.page.inner_text("#shown")
 
 
 @pytest.mark.browser

@@ -129,7 +129,7 @@ def _index(here: Service) -> IndexAnswer:
             SkippedFile(path=file.path, why=file.why, when=file.when)
             for file in skipped[:ANSWERS]
         ],
-        limits=UploadLimits(upload_bytes=here.limits.upload_bytes, pixels=here.limits.pixels),
+        limits=UploadLimits.model_validate(here.limits, from_attributes=True),
     )
 
 

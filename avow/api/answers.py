@@ -117,6 +117,7 @@ class SkippedFile(BaseModel):
 class UploadLimits(BaseModel):
     upload_bytes: int
     pixels: int
+    clip_seconds: float
 
 
 class IndexAnswer(BaseModel):

@@ -89,6 +89,7 @@ class JobList:
     def _run(self, job: Job) -> None:
         def note(progress: Progress) -> None:
             job.done, job.total = progress.done, progress.total
+            job.says = progress.in_words() or "Reading what is new."
 
         try:
             says = self._scan(job.folders, note, job.stop.is_set)

@@ -20,6 +20,8 @@ class Limits:
     """Largest body of a request; the rest of a larger one is not read."""
     pixels: int = LARGEST
     """Largest picture that is decoded at once: as many pixels as indexing decodes."""
+    clip_seconds: float = 60.0
+    """Longest clip to search with: one frame a second of it is encoded."""
     seconds: float = 30.0
     """How long a search may take before it is given up with a sentence."""
     at_once: int = 1

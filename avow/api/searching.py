@@ -1,15 +1,20 @@
 """Routes that search: by text, by picture, by an item of the index; and why."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, File, Form, Path, Query, Response, UploadFile
+from PIL import Image
 
 from avow.api.answers import Explained, Found, Mistake
+from avow.api.clips import HEAD, container_of, uploaded_clip
 from avow.api.limits import ANSWERS, LARGEST_ID, LETTERS
 from avow.api.pictures import heat, uploaded
 from avow.api.service import Here, Service
 from avow.retrieval.answer import SearchResult
+from avow.retrieval.question import ClipFile
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Mistake} for status in (400, 401, 403, 404, 413, 415, 421, 422, 503, 504)
@@ -45,13 +50,14 @@ class Reply:
         here = self.here
 
         def work() -> SearchResult:
-            return here.retriever.search(
-                text.strip() or None,
-                image=uploaded(content, here.limits.pixels) if content else None,
-                without=without.strip() or None,
-                where=where.strip() or None,
-                **more,
-            )
+            with self._looked_at(content) as image:
+                return here.retriever.search(
+                    text.strip() or None,
+                    image=image,
+                    without=without.strip() or None,
+                    where=where.strip() or None,
+                    **more,
+                )
 
         result = await here.searching.run(work)
         here.metrics.judged(result.verdict)
@@ -59,6 +65,17 @@ class Reply:
             f"{part};dur={1000 * seconds:.2f}" for part, seconds in result.seconds.items()
         )
         return Found.model_validate(result.to_dict())
+
+    @contextmanager
+    def _looked_at(self, content: bytes | None) -> Iterator[Image.Image | ClipFile | None]:
+        """A picture or a clip that was sent, told apart by their first bytes."""
+        limits = self.here.limits
+        container = container_of(content[:HEAD]) if content else None
+        if container is None or content is None:
+            yield uploaded(content, limits.pixels) if content else None
+            return
+        with uploaded_clip(content, container, limits.clip_seconds) as clip:
+            yield clip
 
 
 async def reply_of(here: Here, response: Response) -> Reply:
@@ -99,11 +116,11 @@ async def search(
     reply: Replying,
     more: Annotated[dict[str, Any], Depends(_chosen_in_form)],
     text: Annotated[str, Form(max_length=LETTERS)] = "",
-    image: Annotated[UploadFile | None, File(description="A picture to search with.")] = None,
+    image: Annotated[UploadFile | None, File(description="A picture or a clip.")] = None,
     without: Annotated[str, Form(max_length=LETTERS)] = "",
     where: Annotated[str, Form(max_length=LETTERS)] = "",
 ) -> Found:
-    """Search with words, a picture, or both."""
+    """Search with words, a picture or a short video, or both."""
     content = None if image is None else await image.read()
     return await reply.search(text, content, without, where, **more)
 

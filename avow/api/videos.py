@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import FileResponse
 
 from avow.api.answers import Items
+from avow.api.clips import HEAD, container_of
 from avow.api.items import item_answer
 from avow.api.refusals import Refusal
 from avow.api.searching import REFUSALS, ItemId
@@ -20,28 +21,26 @@ from avow.retrieval.library import Item
 router = APIRouter(prefix="/api/items", responses=REFUSALS)
 
 MOST_NEIGHBOURS = 20
-_HEAD = 64
-_MATROSKA = b"\x1a\x45\xdf\xa3"
-_TYPES = {".webm": "video/webm", ".mkv": "video/x-matroska", ".mov": "video/quicktime"}
+_TYPES = {".mp4": "video/mp4", ".webm": "video/webm", ".avi": "video/x-msvideo"}
+_RELATED = {(".mp4", ".mov"): "video/quicktime", (".webm", ".mkv"): "video/x-matroska"}
+"""Types of files whose name says more than their first bytes."""
 
 
 def media_type(path: Path) -> str:
     """What kind of video a file is; one that does not begin as a video is not handed out."""
     try:
         with path.open("rb") as stream:
-            head = stream.read(_HEAD)
+            head = stream.read(HEAD)
     except OSError as error:
         sentence = "The file of this item cannot be read. Scan its folder again."
         raise Refusal(404, sentence) from error
-    if head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"):
-        return _TYPES.get(path.suffix.lower(), "video/mp4")
-    if head.startswith(_MATROSKA):
-        return _TYPES.get(path.suffix.lower(), "video/webm")
-    if head.startswith(b"RIFF") and head[8:12] == b"AVI ":
-        return "video/x-msvideo"
-    raise Refusal(
-        415, "The file of this item is no video that can be played. Scan its folder again."
-    )
+    container = container_of(head)
+    if container is None:
+        sentence = (
+            "The file of this item is no video that can be played. Scan its folder again."
+        )
+        raise Refusal(415, sentence)
+    return _RELATED.get((container, path.suffix.lower()), _TYPES[container])
 
 
 @router.get(

@@ -19,8 +19,7 @@ def bar(hidden: bool = False) -> Iterator[Callable[[Progress], None]]:
         if drawn is None:
             quiet = hidden or not sys.stderr.isatty()
             drawn = tqdm(total=progress.total, unit=" files", disable=quiet, leave=False)
-        if progress.skipped:
-            drawn.set_postfix(skipped=progress.skipped, refresh=False)
+        drawn.set_postfix_str(_beside(progress), refresh=bool(progress.video))
         drawn.update(progress.done - drawn.n)
 
     try:
@@ -28,3 +27,9 @@ def bar(hidden: bool = False) -> Iterator[Callable[[Progress], None]]:
     finally:
         if drawn is not None:
             drawn.close()
+
+
+def _beside(progress: Progress) -> str:
+    """What stands behind the bar: files that were skipped, and the video in hand."""
+    parts = [f"skipped={progress.skipped}"] if progress.skipped else []
+    return " ".join(filter(None, [*parts, progress.in_words()]))

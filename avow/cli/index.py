@@ -41,7 +41,10 @@ Half = Annotated[
     bool | None,
     typer.Option("--half/--full", help="Bits per number: 16 or 32; default: as it is."),
 ]
-Fps = Annotated[float, typer.Option(help="Frames a second that are looked at in videos.")]
+Fps = Annotated[
+    float | None,
+    typer.Option(help="Frames a second looked at in videos; default: as it is, else 1."),
+]
 EncoderDevice = Annotated[
     str, typer.Option(help="cpu, cuda, …; default: best, for the default model cpu.")
 ]
@@ -66,7 +69,7 @@ def index(
     half: Half = None,
     batch: Annotated[int, typer.Option(help="Items encoded at once.")] = 64,
     workers: Annotated[int, typer.Option(help="Reading threads; 0: one a core.")] = 0,
-    fps: Fps = 1.0,
+    fps: Fps = None,
     device: EncoderDevice = "",
     transfer: Transfer = 1000,
     allow_code: AllowCode = False,
@@ -74,8 +77,8 @@ def index(
 ) -> None:
     """Index photographs, videos and texts below FOLDERS, to be searched by `avow search`.
 
-    A video becomes moments of a few seconds. --fps counts for videos that are read now; with
-    --rebuild, for all. Animated GIF and WebP files count as pictures: their first frame.
+    A video becomes moments of a few seconds. The index remembers --fps; another one than before
+    reads all videos again. Animated GIF and WebP files count as pictures: their first frame.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
@@ -88,7 +91,7 @@ def index(
     opened = partial(_open_encoder, device=device, allow_code=allow_code)
     chosen = Deferred.named(model, cache(opened))
     plain = not (rebuild or dedupe or engine or half is not None)
-    report = unchanged(folders, where, chosen) if plain else None
+    report = unchanged(folders, where, chosen, fps) if plain else None
     if report is None:
         from avow.cli._progress import bar
         from avow.retrieval.indexing import index_folders
@@ -144,8 +147,9 @@ def _tell(report: "Report", as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(report.to_dict()))
         return
-    for sentence in report.repaired:
-        typer.echo(sentence, err=True)
+    for sentence in (*report.repaired, report.frame_rate):
+        if sentence:
+            typer.echo(sentence, err=True)
     for path, why in report.unreadable[:_SHOWN]:
         typer.echo(f"skipped {path}: {why}", err=True)
     if len(report.unreadable) > _SHOWN:

@@ -31,14 +31,13 @@ from avow.retrieval.store.catalogue import current_models, sentences
 from avow.retrieval.store.changes import survey
 from avow.retrieval.store.engines import bring_up_to_date, forget_engines
 from avow.retrieval.store.generations import begin, begin_again, compact, go_on, use
-from avow.retrieval.store.indexed_folders import cover
+from avow.retrieval.store.indexed_folders import FPS, cover, frame_rate, note_frame_rate
 from avow.retrieval.store.ingest import Run
 from avow.retrieval.store.lock import only_writer
 from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.near_duplicates import group_alike
 from avow.retrieval.store.repair import open_for_writing
 from avow.retrieval.store.report import Progress, Report
-from avow.retrieval.store.video_reading import FPS
 from avow.retrieval.store.writer import Writer
 from avow.retrieval.transfer import trust_after_indexing
 
@@ -59,8 +58,9 @@ class IndexOptions(TypedDict, total=False):
     """Items encoded at once."""
     workers: int
     """Threads that read; 0: one a core."""
-    fps: float
-    """Frames a second that are looked at in videos."""
+    fps: float | None
+    """Frames a second that are looked at in videos; None: as it is, else 1. Where it is another
+    one than before, all videos are read again."""
     allow_code: bool
     """Go on with an engine outside Avow that the index names; a given one needs no leave."""
 
@@ -73,7 +73,7 @@ class _Indexing:
     half: bool | None = None
     batch: int = BATCH
     workers: int = 0
-    fps: float = FPS
+    fps: float | None = None
     allow_code: bool = False
 
 
@@ -104,7 +104,7 @@ def index_folders(
     _check(how.batch, engine, how.fps)
     plain = not (rebuild or dedupe) and engine is None and half is None
     if isinstance(encoder, Deferred) and plain:
-        nothing = unchanged(folders, index, encoder)
+        nothing = unchanged(folders, index, encoder, how.fps)
         if nothing is not None:
             return nothing
     _make_folder(index)
@@ -118,10 +118,12 @@ def index_folders(
             if isinstance(encoder, Deferred):
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
+            fps, told = _frame_rate(writer, index, how.fps, rebuild)
             changes = survey(link, folders, index, writer.model, writer.generation)
             cover(index, changes.walk.roots, anew=rebuild)
+            note_frame_rate(index, fps)
             workers = how.workers or _workers()
-            run = Run(writer, opened, changes, how.batch, workers, prune, how.fps)
+            run = Run(writer, opened, changes, how.batch, workers, prune, fps)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
                 allowed = True if how.allow_code else [engine or ""]
@@ -129,7 +131,7 @@ def index_folders(
         finally:
             link.close()
     report.seconds = time.monotonic() - started
-    report.repaired = repaired
+    report.repaired, report.frame_rate = repaired, told
     return report
 
 
@@ -229,10 +231,40 @@ def _writer(
     return writer
 
 
-def _check(batch: int, engine: str | None, fps: float) -> None:
+def _frame_rate(
+    writer: Writer, index: Path, asked: float | None, rebuild: bool
+) -> tuple[float, str]:
+    """The rate at which videos are read, and a sentence where it is another one than before.
+
+    Videos are marked before the rate is noted: a run that is cut off in between reads them
+    again at the old rate, and none keeps segments of the old one under the new.
+    """
+    try:
+        before = frame_rate(index)
+    except WrongIndex:
+        if not rebuild:
+            raise
+        before = FPS
+    if asked is None or asked == before:
+        return before, ""
+    count = writer.read_videos_again()
+    if not count:
+        return asked, ""
+    videos = "the video is" if count == 1 else f"all {count} videos are"
+    return asked, (
+        f"Videos are now looked at {_times(asked)} a second instead of {_times(before)}: "
+        f"{videos} read again."
+    )
+
+
+def _times(rate: float) -> str:
+    return "once" if rate == 1 else f"{rate:g} times"
+
+
+def _check(batch: int, engine: str | None, fps: float | None) -> None:
     if batch < 1:
         raise BadData(f"The batch is {batch!r}. Expected at least one item at once.")
-    if not LEAST_FPS <= fps <= MOST_FPS:
+    if fps is not None and not LEAST_FPS <= fps <= MOST_FPS:
         raise BadData(
             f"The frames a second are {fps!r}. Expected {LEAST_FPS} to {MOST_FPS}; 1 is usual."
         )

@@ -32,13 +32,26 @@ MOST = 1000
 _NOTHING = 1e-4  # a sum or difference shorter than this has no direction
 
 
+LONGEST_CLIP = 600.0
+"""Seconds of a clip to search with."""
+
+
+@dataclass(frozen=True)
+class ClipFile:
+    """A video to search with."""
+
+    path: Path
+    name: str
+    """As messages and results call it; a copy that a server made is not named by its path."""
+    longest: float = LONGEST_CLIP
+
+
 @dataclass(frozen=True)
 class Question:
     """One query, checked; `kind` is what it looks for."""
 
     text: str | None = None
-    image: Image.Image | Path | None = None
-    """A picture, or the path of a clip."""
+    image: Image.Image | ClipFile | None = None
     image_name: str | None = None
     without: str | None = None
     kind: Kind = "image"
@@ -76,8 +89,8 @@ class Question:
             total = total + self._picture(self.image, encoder)
         return _unit(total, encoder.views)
 
-    def _picture(self, image: Image.Image | Path, encoder: Encoder) -> np.ndarray:
-        if isinstance(image, Path):
+    def _picture(self, image: Image.Image | ClipFile, encoder: Encoder) -> np.ndarray:
+        if isinstance(image, ClipFile):
             from avow.retrieval.clips import clip_vector  # searches for words do without
 
             return clip_vector(image, encoder)
@@ -95,7 +108,8 @@ def ask(
 ) -> Question:
     """The question, or a sentence on what is wrong with it.
 
-    text, without: strings. image: a file name of a picture or a clip, or a PIL image.
+    text, without: strings. image: a file name of a picture or a clip, a `ClipFile`, or a PIL
+    image.
     """
     if kind not in get_args(Kind):
         raise BadQuery(
@@ -177,12 +191,14 @@ def _words(text: object, what: str) -> str:
     return clean
 
 
-def _opened(image: object) -> tuple[Image.Image | Path, str]:
+def _opened(image: object) -> tuple[Image.Image | ClipFile, str]:
     if isinstance(image, Image.Image):
         name = getattr(image, "filename", "")
         return _finite(image), str(name) if name else "a picture"
     if isinstance(image, str | Path) and is_video(Path(image).suffix.lower()):
-        return Path(image), str(image)
+        return ClipFile(Path(image), str(image)), str(image)
+    if isinstance(image, ClipFile):
+        return image, image.name
     if isinstance(image, str | Path):
         return _finite(open_photograph(Path(image))), str(image)
     raise BadQuery(

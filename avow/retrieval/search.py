@@ -30,6 +30,7 @@ from avow.retrieval.judging import Judged, judge
 from avow.retrieval.leaving_out import probability_of
 from avow.retrieval.library import Library
 from avow.retrieval.question import (
+    ClipFile,
     Kind,
     Question,
     Style,
@@ -116,7 +117,7 @@ class Retriever:
         self,
         text: str | None = None,
         *,
-        image: str | Path | Image.Image | None = None,
+        image: str | Path | Image.Image | ClipFile | None = None,
         without: str | None = None,
         k: int = 10,
         risk: float | None = None,

@@ -144,6 +144,7 @@ function moving(job) {
     make("div", {}, make("span", {}, `${job.done} of ${job.total || "…"} files`), make(
       "button", { type: "button", class: "plain", onclick: stop }, "Stop",
     )),
+    make("p", {}, job.says),
     make("progress", { max: job.total || 1, value: job.done, "aria-label": "Indexing" }),
   );
 }

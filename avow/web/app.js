@@ -205,7 +205,10 @@ function fillForm() {
   find("more").open ||= Boolean(query.without || query.where || query.kind !== "image");
   risk.set(query.risk);
   const address = query.like ? thumbnail(query.like, 128) : pictureAddress();
-  find("chosen").hidden = !address;
+  const clip = clipName();
+  find("chosen").hidden = !address && !clip;
+  find("chosen-clip").textContent = clip;
+  find("chosen-picture").hidden = !address;
   if (address) find("chosen-picture").src = address;
   else find("chosen-picture").removeAttribute("src");
 }
@@ -215,8 +218,14 @@ let address = null;
 function pictureAddress() {
   if (address) URL.revokeObjectURL(address);
   const picture = query.picture && pictures.get(query.picture);
-  address = picture ? URL.createObjectURL(picture) : null;
+  address = picture && !isClip(picture) ? URL.createObjectURL(picture) : null;
   return address;
+}
+
+// a clip is shown by its name: it may be in a container that the browser cannot play
+function clipName() {
+  const picture = query.picture && pictures.get(query.picture);
+  return picture && isClip(picture) ? picture.name : "";
 }
 
 function submit(event) {
@@ -232,10 +241,15 @@ function submit(event) {
   else answer();
 }
 
+// browsers know no type for some containers, and these have names that say it
+const isClip = (file) => file.type.startsWith("video/") || /\.(mkv|avi|m4v|mov)$/i.test(file.name);
+const canAsk = (file) => Boolean(file) && (file.type.startsWith("image/") || isClip(file));
+
 function takePicture(file) {
-  if (!file?.type.startsWith("image/")) return say("That is no picture. Take a JPEG or PNG.");
+  if (!canAsk(file)) return say("That is no picture or video. Take a JPEG, a PNG or an MP4.");
   const most = index?.limits.upload_bytes ?? Infinity;
-  if (file.size > most) return say(`The picture is larger than ${Math.round(most / 1e6)} MB.`);
+  const what = isClip(file) ? "clip" : "picture";
+  if (file.size > most) return say(`The ${what} is larger than ${Math.round(most / 1e6)} MB.`);
   const key = `p${pictures.size + 1}`;
   pictures.set(key, file);
   go({ ...query, text: find("text").value.trim(), picture: key, like: null });
@@ -323,7 +337,7 @@ function listen() {
     find("text").select();
   });
   window.addEventListener("paste", (event) => {
-    const file = [...(event.clipboardData?.files ?? [])].find((one) => one.type.startsWith("image/"));
+    const file = [...(event.clipboardData?.files ?? [])].find(canAsk);
     if (file) takePicture(file);
   });
   listenForDrops();

@@ -131,7 +131,8 @@ def indexing() -> list[str]:
 def kills() -> list[str]:
     row = figures.load("index_kills")
     return [
-        f"indexing of {row['files']} files, killed {row['kills']} times",
+        f"indexing of {row['files']} files, {row.get('videos', 0)} of them videos, killed "
+        f"{row['kills']} times",
         f"{row['lost']} lost, {row['left_over']} left over, {row['doubled']} "
         f"doubled, {row['wrong']} wrong",
         "",

@@ -1,6 +1,6 @@
 """The page on moments in videos: how well they are found, and what decoding costs."""
 
-from benchmarks.pages import figures
+from benchmarks.pages import figures, moments
 from benchmarks.pages.figures import Document, number
 
 MOMENTS, DECODING = "video_moments", "video_decoding"
@@ -55,14 +55,19 @@ def render() -> str:
         pooling(dev),
         "The mean is kept. The largest numbers are ahead by less than one query in a hundred, "
         "and whether that is chance was not tested.",
+        *moments.sections(),
         "## What decoding costs",
         decoding(cost),
         figures.command(
             "python -m benchmarks.quality.video_moments --split dev",
             "python -m benchmarks.quality.video_moments",
+            "python -m benchmarks.quality.video_trust --split dev",
+            "python -m benchmarks.quality.video_trust",
+            "python -m benchmarks.quality.video_real --clips DIR",
+            "python -m benchmarks.quality.video_cases",
             "python -m benchmarks.speed.video_decoding",
         ),
-        figures.source(MOMENTS, DECODING),
+        figures.source(MOMENTS, *moments.names(), DECODING),
     )
 
 

@@ -35,6 +35,7 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         figures = killed(Path(name), chosen.kills, chosen.files, chosen.seed, chosen.videos)
+    figures["videos"] = chosen.videos
     path = keep("index_kills", figures)
     print(", ".join(f"{value} {key}" for key, value in figures.items()), "->", path)
 

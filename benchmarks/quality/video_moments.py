@@ -78,6 +78,16 @@ def all_videos(lab: Lab, split_name: str, cache: Path) -> list[Seen]:
     return seen
 
 
+def made(planned: Plan, files: Sequence[Path], cache: Path) -> Path:
+    """The file of a planned video, which is kept."""
+    video = cache / f"{planned.key()}{planned.style.suffix}"
+    if not video.exists():
+        partial = video.with_name(f"partial-{video.name}")
+        make(planned, files, partial)
+        partial.rename(video)
+    return video
+
+
 def look(
     lab: Lab, planned: Plan, files: Sequence[Path], captions: list[list[str]], cache: Path
 ) -> Seen:
@@ -86,11 +96,7 @@ def look(
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / f"{planned.key()}.npz"
     if not kept.exists():
-        video = cache / f"{planned.key()}{planned.style.suffix}"
-        if not video.exists():
-            partial = video.with_name(f"partial-{video.name}")
-            make(planned, files, partial)
-            partial.rename(video)
+        video = made(planned, files, cache)
         keyframes = videos.keyframe_times(video)
         log, vectors, damaged = encoded(lab, video, keyframes)
         told = json.dumps({"log": vars(log), "keyframes": keyframes, "damaged": damaged})

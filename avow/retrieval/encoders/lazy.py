@@ -20,6 +20,7 @@ from avow.core.folder import is_module
 from avow.core.places import DEFAULT, avow_home, packaged_folder
 from avow.retrieval.store.catalogue import FILE, changing, open_catalogue, sentences
 from avow.retrieval.store.changes import skipped_files, survey
+from avow.retrieval.store.indexed_folders import frame_rate
 from avow.retrieval.store.report import Report
 from avow.retrieval.store.row_checksums import check_sums, intact, is_sealed
 
@@ -70,9 +71,15 @@ def files_of(folder: Path) -> str:
 
 
 def unchanged(
-    folders: Sequence[str | Path], index: Path | None, model: Deferred
+    folders: Sequence[str | Path],
+    index: Path | None,
+    model: Deferred,
+    fps: float | None = None,
 ) -> Report | None:
-    """The report if nothing has changed since the last run, else None."""
+    """The report if nothing has changed since the last run, else None.
+
+    fps: the frame rate of videos that is asked for; None: as it is.
+    """
     started = time.monotonic()
     index = index or avow_home() / "index"
     if not model.files or not (index / FILE).is_file():
@@ -82,6 +89,8 @@ def unchanged(
         try:
             if not is_sealed(link):
                 return None  # there are checksums to be added
+            if fps is not None and fps != frame_rate(index):
+                return None
             check_sums(link, index, ("files", "items", "skipped"))
             row = link.execute(_CURRENT, [model.name, model.files]).fetchone()
             if row is None:

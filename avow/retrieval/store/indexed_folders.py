@@ -1,13 +1,16 @@
 """Which folders an index covers: what a new scan looks at, and where its files may lie.
 
 Nothing outside these folders is indexed or served, whatever kind it is: every link is
-followed before a path is compared with them.
+followed before a path is compared with them. The same file notes how many frames a second are
+looked at in their videos.
 """
 
 import json
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from avow.core import checksums
 from avow.core.documents import read_file
@@ -15,7 +18,9 @@ from avow.core.errors import WrongIndex
 from avow.core.files import write_text
 
 FILE = "folders.json"
-_KEY = "folders"
+_KEY, _RATE = "folders", "fps"
+FPS = 1.0
+"""Frames a second that are looked at in videos, unless an index has noted another rate."""
 
 
 def covered(index: Path, needed: bool = False) -> list[str]:
@@ -23,25 +28,49 @@ def covered(index: Path, needed: bool = False) -> list[str]:
 
     needed: an index whose items have checksums has noted them.
     """
+    return _noted(index, needed)[_KEY]
+
+
+def frame_rate(index: Path) -> float:
+    """Frames a second that are looked at in the videos of an index."""
+    return float(_noted(index).get(_RATE, FPS))
+
+
+def note_frame_rate(index: Path, fps: float) -> None:
+    """Remember how many frames a second are looked at, for the runs to come."""
+    if fps != frame_rate(index):
+        _write(index, {**_noted(index), _RATE: fps})
+
+
+def _noted(index: Path, needed: bool = False) -> dict[str, Any]:
+    """What the file says, verified."""
     path = index / FILE
     try:
         noted = json.loads(read_file(path))
         if isinstance(noted, list):  # written before there were checksums
             noted = checksums.sealed({_KEY: noted})
-        folders = noted[_KEY]
+        folders, rate = noted[_KEY], noted.get(_RATE, FPS)
         if not checksums.intact(noted):
             raise ValueError("its checksum does not fit")
         if not isinstance(folders, list) or not all(
             isinstance(folder, str) for folder in folders
         ):
             raise ValueError("it does not list folders")
-        return folders
+        if not isinstance(rate, int | float) or not math.isfinite(rate) or rate <= 0:
+            raise ValueError("its frames a second are no number")
+        return noted
     except FileNotFoundError as error:
         if needed:
             raise _damaged(path, error) from error
-        return []
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return {_KEY: []}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
         raise _damaged(path, error) from error
+
+
+def _write(index: Path, noted: dict[str, Any]) -> None:
+    content = {key: noted[key] for key in (_KEY, _RATE) if key in noted}
+    sealed = checksums.sealed(content)
+    write_text(index / FILE, json.dumps(sealed, ensure_ascii=False, indent=1))
 
 
 def cover(index: Path, folders: Iterable[str], anew: bool = False) -> None:
@@ -50,18 +79,18 @@ def cover(index: Path, folders: Iterable[str], anew: bool = False) -> None:
     anew: a list that is damaged is replaced, rather than refused.
     """
     try:
-        before, fresh = covered(index), False
+        noted, fresh = _noted(index), False
     except WrongIndex:
         if not anew:
             raise
-        before, fresh = [], True
+        noted, fresh = {_KEY: []}, True
+    before = noted[_KEY]
     every = sorted({*before, *folders})
     outermost = [
         folder for folder in every if not any(_inside(folder, other) for other in every)
     ]
     if fresh or outermost != before or not _is_sealed(index / FILE):
-        sealed = checksums.sealed({_KEY: outermost})
-        write_text(index / FILE, json.dumps(sealed, ensure_ascii=False, indent=1))
+        _write(index, {**noted, _KEY: outermost})
 
 
 def _is_sealed(path: Path) -> bool:

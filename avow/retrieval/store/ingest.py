@@ -5,6 +5,7 @@ jobs -> [load in threads, a bounded number ahead] -> entries -> encode -> Writer
 A video is decoded when its turn comes, beside the encoder, as its segments depend on vectors.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,9 +18,10 @@ from avow.core.errors import BadFeatures
 from avow.core.formats import is_video
 from avow.core.searching import LONGEST_TEXT, Encoder
 from avow.retrieval.store.changes import Job, Survey, skipped_files
+from avow.retrieval.store.indexed_folders import FPS
 from avow.retrieval.store.reading import Fresh, Loaded, Unreadable, load
 from avow.retrieval.store.report import Absent, Progress, Report
-from avow.retrieval.store.video_reading import FPS, Stopped, read_segments
+from avow.retrieval.store.video_reading import Stopped, Watch, read_segments
 from avow.retrieval.store.writer import Entry, Filing, Writer
 
 
@@ -62,7 +64,7 @@ class Run:
         try:
             for done, (job, future) in enumerate(self._ahead(pool), 1):
                 try:
-                    self._take(job, future, stop)
+                    self._take(job, future, self._watch(job, done - 1, progress, stop))
                 except Stopped:
                     self.report.stopped = True
                     break
@@ -103,11 +105,27 @@ class Run:
         while waiting:
             yield waiting.popleft()
 
-    def _take(self, job: Job, future: Future[Loaded], stop: Callable[[], bool]) -> None:
+    def _watch(
+        self,
+        job: Job,
+        done: int,
+        progress: Callable[[Progress], None],
+        stop: Callable[[], bool],
+    ) -> Watch:
+        """What a video says of itself while it is read; done: files before it."""
+        name, total = os.path.basename(job.stat.path), len(self.changes.jobs)
+
+        def watch(share: float | None) -> bool:
+            progress(Progress(done, total, self.refused, name, share))
+            return stop()
+
+        return watch
+
+    def _take(self, job: Job, future: Future[Loaded], watch: Watch) -> None:
         try:
             loaded = future.result()
             if is_video(job.stat.suffix) and not loaded.is_stored:
-                loaded.items.extend(self._segments(loaded, stop))
+                loaded.items.extend(self._segments(loaded, watch))
         except Unreadable as error:
             self._refuse(job, error)
             return
@@ -126,8 +144,8 @@ class Run:
         else:
             self.report.unchanged += 1
 
-    def _segments(self, loaded: Loaded, stop: Callable[[], bool]) -> list[Fresh]:
-        return read_segments(loaded.stat, loaded.content, self.encoder, self.fps, stop)
+    def _segments(self, loaded: Loaded, watch: Watch) -> list[Fresh]:
+        return read_segments(loaded.stat, loaded.content, self.encoder, self.fps, watch)
 
     def _refuse(self, job: Job, error: Unreadable) -> None:
         """List a file as skipped; forget its items, unless it may be readable later."""

@@ -25,6 +25,8 @@ class Report:
     stopped: bool = False
     absent: list["Absent"] = field(default_factory=list)
     """Folders of which most files are missing; these were kept, unless `prune` was given."""
+    frame_rate: str = ""
+    """One sentence where videos are read again, because another frame rate was asked for."""
     trust: str = ""
     """What was done to judge searches of a model that brings no policy; see `transfer`."""
 
@@ -77,3 +79,12 @@ class Progress:
     done: int
     total: int
     skipped: int
+    video: str = ""
+    """The name of the video that is being read; empty between files."""
+    share: float | None = None
+    """How much of it is read, where its length is known."""
+
+    def in_words(self) -> str:
+        """ "Reading holiday.mp4, 34 %." while a video is read; else empty."""
+        share = "" if self.share is None else f", {100 * self.share:.0f} %"
+        return f"Reading {self.video}{share}." if self.video else ""

@@ -24,9 +24,10 @@ from avow.core.searching import Encoder
 from avow.retrieval.store.reading import Fresh, Unreadable, difference_hash
 from avow.retrieval.store.walk import FileStat
 
-FPS = 1.0
-"""Frames a second that are looked at."""
-_FRAMES_AT_ONCE = 32
+Watch = Callable[[float | None], bool]
+"""Is told which share of a video is read, where its length is known; says whether to stop."""
+FRAMES_AT_ONCE = 32
+"""Frames between two questions to a `Watch`."""
 
 
 class Stopped(Exception):
@@ -34,11 +35,11 @@ class Stopped(Exception):
 
 
 def read_segments(
-    stat: FileStat, content: str, encoder: Encoder, fps: float, stop: Callable[[], bool]
+    stat: FileStat, content: str, encoder: Encoder, fps: float, watch: Watch
 ) -> list[Fresh]:
-    """The segments of a video, with their vectors. stop: asked after every batch of frames."""
+    """The segments of a video, with their vectors. watch: asked after every batch of frames."""
     try:
-        segments = _read(stat, content, encoder, fps, stop)
+        segments = _read(stat, content, encoder, fps, watch)
     except (Unreadable, Stopped):
         raise
     except UnreadableVideo as error:
@@ -68,7 +69,7 @@ class _Read:
 
 
 def _read(
-    stat: FileStat, content: str, encoder: Encoder, fps: float, stop: Callable[[], bool]
+    stat: FileStat, content: str, encoder: Encoder, fps: float, watch: Watch
 ) -> list[Fresh]:
     path = Path(stat.path)
     info, keyframes = videos.probe(path), videos.keyframe_times(path)
@@ -80,7 +81,7 @@ def _read(
             while (pixels := following.result()) is not None:
                 following = ahead.submit(next, batches, None)
                 encoded.append(encoder.encode_prepared(pixels))
-                if stop():
+                if watch(_share(frames, info)):
                     raise Stopped
     if not encoded:
         raise Unreadable("no frame of it can be decoded")
@@ -111,11 +112,18 @@ def _batches(
         frames.times.append(frame.time)
         frames.last = max(frames.last, frame.end)
         pixels.append(encoder.prepare(picture))
-        if len(pixels) == _FRAMES_AT_ONCE:
+        if len(pixels) == FRAMES_AT_ONCE:
             yield np.stack(pixels)
             pixels = []
     if pixels:
         yield np.stack(pixels)
+
+
+def _share(frames: _Read, info: videos.VideoInfo) -> float | None:
+    """How much of a video is read; None where its headers do not say how long it is."""
+    if not info.duration:
+        return None
+    return min(max((frames.last - info.first) / info.duration, 0.0), 1.0)
 
 
 def _nearest(times: list[float], moment: float) -> int:

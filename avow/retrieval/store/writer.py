@@ -128,6 +128,29 @@ class Writer:
                 self.link.execute("UPDATE files SET gone = 1 WHERE id = ?", [number])
             self.stamp()
 
+    def read_videos_again(self) -> int:
+        """Make every video look changed, so that the next survey lists it; how many there are.
+
+        What is known of them stays to be searched until it is replaced. Their items no longer
+        count as read from this content: at another frame rate none of them would be as it is.
+        """
+        found = "SELECT DISTINCT file FROM items WHERE kind = 'video' AND gone = 0"
+        files = self.link.execute(found).fetchall()
+        with changing(self.link):
+            for row in files:
+                self.link.execute(
+                    "UPDATE items SET content = '-' || content WHERE file = ? AND gone = 0 "
+                    "AND content NOT LIKE '-%'",
+                    row,
+                )
+                self.link.execute(
+                    "UPDATE files SET size = -1, mtime_ns = 0, inode = 0, content = '' "
+                    "WHERE id = ?",
+                    row,
+                )
+            self.stamp()
+        return len(files)
+
     def list_skipped(self, skipped: dict[str, str], gone: Iterable[str]) -> None:
         """Note what a walk could not enter, and forget what it did not meet again."""
         before = "SELECT path, why FROM skipped WHERE size IS NULL"
