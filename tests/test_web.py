@@ -206,7 +206,7 @@ def test_a_filter_chooses_and_a_wrong_one_is_told(visit, address):
     page = ready(seen, ".verdict")
     assert page.locator("#more").get_attribute("open") is not None
     assert page.locator(".look").count() == 1
-    page.fill("#where", "year >> 3")
+    page.fill("#where", "taken >> 3")
     page.press("#where", "Enter")
     ready(seen, '.state[data-is="mistake"]')
     assert "not understood" in page.inner_text("#shown")

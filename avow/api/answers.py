@@ -30,6 +30,9 @@ class Hit(BaseModel):
     end: float | None = None
     key_frame: float | None = Field(None, description="When the frame that stands for it is.")
     duration: float | None = Field(None, description="Seconds of the whole video.")
+    latitude: float | None = Field(None, description="Where a camera says it was, in degrees.")
+    longitude: float | None = None
+    same_as: int | None = Field(None, description="The first of pictures that look the same.")
 
 
 class Uncertainty(BaseModel):
@@ -87,6 +90,8 @@ class ItemAnswer(BaseModel):
     end: float | None = None
     key_frame: float | None = Field(None, description="When the frame that stands for it is.")
     duration: float | None = Field(None, description="Seconds of the whole video.")
+    latitude: float | None = Field(None, description="Where a camera says it was, in degrees.")
+    longitude: float | None = None
 
 
 class Items(BaseModel):

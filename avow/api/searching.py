@@ -21,7 +21,7 @@ ItemId = Annotated[int, Path(ge=0, le=LARGEST_ID)]
 Text = Annotated[str, Query(max_length=LETTERS, description="What to look for, in words.")]
 Without = Annotated[str, Query(max_length=LETTERS, description="What to leave out.")]
 Chosen = Annotated[
-    str, Query(max_length=LETTERS, description="A filter such as 'year>=2024 and tag=dog'.")
+    str, Query(max_length=LETTERS, description="A filter such as 'taken>=2024 and tag=dog'.")
 ]
 Many = Annotated[int, Query(ge=1, le=ANSWERS, description="How many answers.")]
 Risk = Annotated[
