@@ -174,7 +174,7 @@ def test_upright_size_and_date_come_from_the_camera(index, tmp_path):
 
 
 def test_date_and_place_are_the_camera_s_or_unknown(index, tmp_path):
-    """The date at which software saved a picture, the file's time and zeros are no such thing."""
+    """When software saved a picture, when its file changed, and zeros are neither."""
     place = tmp_path / "photos"
     place.mkdir()
     at = ExifTags.GPS

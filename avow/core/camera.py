@@ -1,8 +1,8 @@
 """What a camera, or the software behind it, wrote into a picture: when, where, and which words.
 
-A catalogue keeps the place as two tags, as photo sites write them ("geo:lat=48.2082"): the tables
-of every index have them, and a picture without a place has none. What was written may be anything,
-so whatever cannot be read is unknown; nothing is taken from the file's own time.
+A catalogue keeps the place as two tags, as photo sites write them ("geo:lat=48.2082"): every
+index has a table of tags, and a picture without a place has none. What was written may be
+anything, so whatever cannot be read is unknown; nothing is taken from the file's own time.
 """
 
 import datetime
@@ -44,15 +44,10 @@ def keywords(exif: Image.Exif) -> list[str]:
 def place_tags(exif: Image.Exif) -> list[str]:
     """Where a camera says it was, as tags; none where it does not say."""
     try:
-        gps = exif.get_ifd(ExifTags.IFD.GPSInfo)
-        at = {
-            "latitude": _degrees(
-                gps[ExifTags.GPS.GPSLatitude], gps[ExifTags.GPS.GPSLatitudeRef]
-            ),
-            "longitude": _degrees(
-                gps[ExifTags.GPS.GPSLongitude], gps[ExifTags.GPS.GPSLongitudeRef]
-            ),
-        }
+        gps, tag = exif.get_ifd(ExifTags.IFD.GPSInfo), ExifTags.GPS
+        north = _degrees(gps[tag.GPSLatitude], gps[tag.GPSLatitudeRef])
+        east = _degrees(gps[tag.GPSLongitude], gps[tag.GPSLongitudeRef])
+        at = {"latitude": north, "longitude": east}
     except Exception:
         return []
     # a camera without a fix writes zeros, which is a place in the sea

@@ -52,7 +52,7 @@ class Hit:
     """Where a camera says it was, in degrees; None where it does not say."""
     longitude: float | None = None
     same_as: int | None = None
-    """The first of the pictures that look the same, where `avow index --dedupe` grouped them."""
+    """The first of pictures that look the same, where `avow index --dedupe` was used."""
 
     @property
     def moment(self) -> Moment | None:

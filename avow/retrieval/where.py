@@ -16,7 +16,8 @@
     duration  of the whole video: 90, 90s, 2min, 1:30  = != < <= > >=
     p         the probability that an answer fits: 0.5 or 50%  >=
 
-`field:value` is `field=value`; `taken=unknown` and `latitude=unknown` ask for what no camera noted.
+`field:value` is `field=value`. `taken=unknown` and `latitude=unknown` ask for what no camera
+noted.
 `=` is exact; `~` ignores case and means "contains", or matches as a whole where * or ? is
 in it. What an item does not have (a text's width) compares with nothing, so `=` fails and
 `!=` passes. `p` is no property of an item: it is compared after the search, so it is joined
