@@ -102,11 +102,11 @@ class Items(BaseModel):
 
 class Word(BaseModel):
     word: str
-    weight: float
+    weight: float | None = Field(description="Null for words that hold others together.")
 
 
 class Explained(BaseModel):
-    """How far the similarity falls when a word or a part of the picture is hidden."""
+    """How much each word and each part of the picture adds to the similarity."""
 
     similarity: float
     words: list[Word]
@@ -129,6 +129,7 @@ class IndexAnswer(BaseModel):
 
     folder: str
     folders: list[str]
+    may_add: bool = Field(description="Whether folders can be added from the page.")
     images: int = Field(description="Pictures and moments of videos.")
     videos: int = Field(description="Files of videos.")
     moments: int = Field(description="Moments of them.")
@@ -165,7 +166,7 @@ class Body(BaseModel):
 
 
 class JobAsked(Body):
-    """Which indexed folder to scan again; all of them where none is named."""
+    """Which folder to scan; all that are indexed where none is named."""
 
     folder: str | None = Field(None, max_length=4096)
 
