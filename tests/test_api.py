@@ -194,7 +194,7 @@ def test_a_filter_chooses(client):
     [
         ({}, "nothing to search for"),
         ({"text": "?!"}, "has no words"),
-        ({"text": CAT, "where": "year >> 3"}, "not understood"),
+        ({"text": CAT, "where": "taken >> 3"}, "not understood"),
         ({"text": CAT, "k": 0}, "'k' is not usable"),
         ({"text": CAT, "k": 10_000}, "'k' is not usable"),
         ({"text": CAT, "risk": 1.5}, "'risk' is not usable"),

@@ -88,3 +88,15 @@ def test_pictures_that_ask_for_pictures_are_judged(retriever):
     best = (shown.hits or shown.near_misses)[0]
     assert best.id == cat.id and best.p_relevant is not None and best.p_relevant > 0.5
     assert cat.id not in [hit.id for hit in (*near.hits, *near.near_misses)]
+
+
+def test_answers_less_likely_than_asked_for_are_left_out(retriever):
+    all_of_them = retriever.search("a cat")
+    likely = retriever.search("a cat", where="p>=50% and kind=picture")
+    assert 0 < len(likely.hits) < len(all_of_them.hits)
+    assert likely.hits == tuple(hit for hit in all_of_them.hits if hit.p_relevant >= 0.5)
+    assert (likely.verdict, likely.trust) == (all_of_them.verdict, all_of_them.trust)
+    none = retriever.search("a cat", where="p>=1")
+    assert none.verdict == "nothing_found" and none.hits == ()
+    assert none.near_misses == all_of_them.hits
+    assert none.why.startswith("No answer is at least 100 % likely to fit.")

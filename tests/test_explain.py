@@ -9,7 +9,17 @@ from search_samples import picture, save_toy, save_two_towers
 from avow.core.contracts import Regions
 from avow.core.errors import BadData
 from avow.retrieval.encoders.opening import open_encoder
-from avow.retrieval.explain import BLOCKS, cell_weights, explain, heat_map, word_weights
+from avow.retrieval.explain import (
+    BLOCKS,
+    cell_weights,
+    effects,
+    explain,
+    heat_map,
+    ways,
+    with_blocks,
+    word_groups,
+    word_weights,
+)
 
 TEXT = "a red dog runs"
 
@@ -36,20 +46,20 @@ def quarters() -> Image.Image:
     return Image.fromarray(whole)
 
 
-def test_cells_are_hidden_one_by_one(ours):
-    """The same with one picture at a time, each time without one row of features."""
+def test_cells_are_hidden_in_every_way(ours):
+    """The same one picture at a time: means with and without a cell, of fifteen ways fitted."""
     query = ours.encode_texts([TEXT])[0]
     seen = ours.regions(ours.prepare(quarters())[None])
-    whole = ours.encode_regions(seen)[0] @ query
-    expected = []
-    for cell in range(4):
-        kept = [other for other in range(4) if other != cell]
-        present = torch.ones(1, 3, dtype=torch.bool)
-        part = Regions(seen.features[:, kept], present)
-        expected.append(whole - ours.encode_regions(part)[0] @ query)
+    ways, values = [], []
+    for number in range(1, 16):
+        kept = [cell for cell in range(4) if number >> cell & 1]
+        part = Regions(seen.features[:, kept], torch.ones(1, len(kept), dtype=torch.bool))
+        ways.append([*(cell in kept for cell in range(4)), 1])
+        values.append(ours.encode_regions(part)[0] @ query)
+    expected = np.linalg.lstsq(np.array(ways, float), np.array(values, float), rcond=None)[0]
     found = explain(ours, TEXT, quarters())
-    np.testing.assert_allclose(found.cells.ravel(), expected, atol=1e-5)
-    assert found.similarity == pytest.approx(whole, abs=1e-5)
+    np.testing.assert_allclose(found.cells.ravel(), expected[:4], atol=1e-5)
+    assert found.similarity == pytest.approx(values[-1], abs=1e-5)
 
 
 @pytest.mark.parametrize("cell", range(4))
@@ -62,42 +72,79 @@ def test_the_cell_that_was_asked_for_weighs_most(ours, cell):
     assert int(cells.argmax()) == cell and cells.max() > 0
 
 
-def test_blocks_of_pixels_are_greyed_one_by_one(towers):
-    query = towers.encode_texts([TEXT])[0]
-    whole, cells = cell_weights(towers, quarters(), query)
+def test_blocks_of_pixels_are_greyed(towers):
+    """What a block adds is what the picture gains by it, where the others do not matter."""
     pixels = towers.prepare(quarters())
     edges = [round(place * 32 / BLOCKS) for place in range(BLOCKS + 1)]
-    for row, column in ((0, 0), (2, 5), (6, 6)):
-        hidden = pixels.copy()
+    present = np.ones((1, BLOCKS**2), bool)
+    present[0, [9, 48]] = False
+    [shown] = with_blocks(pixels, present)
+    hidden = pixels.copy()
+    for row, column in ((1, 2), (6, 6)):
         hidden[edges[row] : edges[row + 1], edges[column] : edges[column + 1]] = 127
-        alone = towers.encode_prepared(hidden[None])[0] @ query
-        assert cells[row, column] == pytest.approx(whole @ query - alone, abs=1e-5)
+    np.testing.assert_array_equal(shown, hidden)
 
 
 def test_a_block_that_is_grey_already_weighs_nothing(towers):
     grey = quarters()
-    grey.paste((127, 127, 127), (0, 0, 32, 32))
-    _, cells = cell_weights(towers, grey, towers.encode_texts([TEXT])[0])
-    assert np.abs(cells[:3, :3]).max() < 1e-6 < np.abs(cells[4:, 4:]).max()
+    grey.paste((127, 127, 127), (0, 0, 64, 32))
+    pixels = towers.prepare(grey)
+    present = np.ones((2, BLOCKS**2), bool)
+    present[1, : 3 * BLOCKS] = False
+    one, other = with_blocks(pixels, present)
+    assert np.array_equal(one, other)
 
 
 @pytest.mark.parametrize("kind", ["ours", "towers"])
-def test_words_are_left_out_one_by_one(kind, request):
+def test_words_come_and_go_in_every_way(kind, request):
+    """A mean with the word less a mean without it, written out."""
     encoder = request.getfixturevalue(kind)
     image = encoder.encode_images([picture(0)])[0]
-    whole = encoder.encode_texts([TEXT])[0] @ image
-    without = ("red dog runs", "a dog runs", "a red runs", "a red dog")
-    expected = [whole - encoder.encode_texts([text])[0] @ image for text in without]
+
+    def mean(*texts):
+        return np.mean([encoder.encode_texts([text])[0] @ image for text in texts])
+
+    expected = {
+        "red": mean("a red", "a red dog", "a red runs", TEXT)
+        - mean("a picture", "dog", "runs", "dog runs"),
+        "runs": mean("runs", "a red runs", "dog runs", TEXT)
+        - mean("a picture", "a red", "dog", "a red dog"),
+    }
     found = word_weights(encoder, TEXT, image)
     assert [word for word, _ in found] == TEXT.split()
-    np.testing.assert_allclose([weight for _, weight in found], expected, atol=1e-5)
+    weights = dict(found)
+    assert weights["a"] is None
+    for word, weight in expected.items():
+        assert weights[word] == pytest.approx(weight, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("a cup of coffee", {1: [0, 1], 3: [2, 3]}),
+        ("Two dogs, on it", {1: [0, 1, 2, 3]}),
+        ("of the", {0: [0], 1: [1]}),
+    ],
+)
+def test_function_words_go_with_what_they_hold(text, groups):
+    found = word_groups(text.split())
+    assert {place: [*group] for place, group in found.items()} == groups
+
+
+def test_the_effects_of_a_linear_game_are_its_weights():
+    """Also where only some ways are drawn, and whatever else is always added."""
+    weights = np.linspace(-1, 1, 36)
+    present = ways(36, 128)
+    assert len(present) == 128 and (present.mean(0) == 0.5).all()
+    found = effects(lambda there: there @ weights + 3, present)
+    np.testing.assert_allclose(found, weights, atol=1e-9)
 
 
 def test_the_word_that_was_meant_weighs_most(ours):
     """An image vector that is the direction a word adds is carried by that word."""
     with_word, without = ours.encode_texts(["a red dog", "a dog"])
     found = dict(word_weights(ours, "a red dog", with_word - without))
-    assert max(found, key=lambda word: found[word]) == "red"
+    assert found["red"] > found["dog"] and found["a"] is None
 
 
 def test_a_query_of_one_word_has_a_weight(ours):

@@ -170,7 +170,38 @@ def test_upright_size_and_date_come_from_the_camera(index, tmp_path):
         assert turned.tags == ("Beach", "sea")
         one, other = library.vectors([turned.id, plain.id])
         assert one @ other > 0.99
-        assert names(library, where="year=2021 and tag=sea") == ["turned.jpg"]
+        assert names(library, where="taken=2021 and tag=sea") == ["turned.jpg"]
+
+
+def test_date_and_place_are_the_camera_s_or_unknown(index, tmp_path):
+    """When software saved a picture, when its file changed, and zeros are neither."""
+    place = tmp_path / "photos"
+    place.mkdir()
+    at = ExifTags.GPS
+    for name, degrees, sides in (
+        ("sydney", (33.0, 52.0, 7.68), "SE"),
+        ("zeros", (0.0, 0.0, 0.0), "NE"),
+        ("nowhere", None, ""),
+    ):
+        exif = Image.Exif()
+        exif[ExifTags.Base.DateTime] = "2020:01:02 03:04:05"
+        if degrees is not None:
+            gps = exif.get_ifd(ExifTags.IFD.GPSInfo)
+            gps |= {at.GPSLatitude: degrees, at.GPSLatitudeRef: sides[0]}
+            gps |= {at.GPSLongitude: degrees, at.GPSLongitudeRef: sides[1]}
+        picture((len(name), 20, 30), (32, 32)).save(place / f"{name}.jpg", exif=exif)
+    os.utime(place / "sydney.jpg", (1e9, 1e9))
+    run(place, index)
+    with Library.open(index) as library:
+        known = {Path(item.path).stem: item for item in library.items(library.find())}
+        assert [known["sydney"].latitude, known["sydney"].longitude] == [-33.8688, 33.8688]
+        assert known["zeros"].latitude is None and known["nowhere"].longitude is None
+        assert known["sydney"].tags == () and known["sydney"].tags_total == 0
+        assert names(library, where="latitude<-30 and longitude>30") == ["sydney.jpg"]
+        assert names(library, where="modified=2001-09") == ["sydney.jpg"]
+        assert len(names(library, where="taken=unknown")) == 3
+        assert names(library, where="taken>=1900 or taken<1900") == []
+        assert names(library, where="latitude=unknown and name~zeros") == ["zeros.jpg"]
 
 
 # --- texts ---------------------------------------------------------------------------

@@ -361,7 +361,7 @@ def test_a_file_that_is_no_picture_is_named(retriever, tmp_path):
 
 def test_a_bad_filter_is_a_sentence(retriever):
     with pytest.raises(AvowError):
-        retriever.search("red", where="year>=")
+        retriever.search("red", where="taken>=")
 
 
 # --- what people say ------------------------------------------------------------------------

@@ -206,7 +206,7 @@ def test_a_filter_chooses_and_a_wrong_one_is_told(visit, address):
     page = ready(seen, ".verdict")
     assert page.locator("#more").get_attribute("open") is not None
     assert page.locator(".look").count() == 1
-    page.fill("#where", "year >> 3")
+    page.fill("#where", "taken >> 3")
     page.press("#where", "Enter")
     ready(seen, '.state[data-is="mistake"]')
     assert "not understood" in page.inner_text("#shown")
@@ -232,7 +232,8 @@ def test_why_shows_words_heat_and_what_is_similar(visit, address):
     page = ready(seen, FOUND)
     page.click("#shown > .grid .look")
     ready(seen, "#why .word")
-    assert page.locator("#why .word").all_inner_texts() == CAT.split()
+    assert page.locator("#why .words li").all_inner_texts() == CAT.split()
+    assert page.locator("#why .word").all_inner_texts() == ["cat", "long", "whiskers"]
     assert "Does it fit?" in page.inner_text("#why .fits")
     ready(seen, "#why .wall .look")
     serving.wait_until(lambda: page.evaluate(HEATED))  # or it is given up for the next one
@@ -282,7 +283,7 @@ def test_the_index_tells_about_itself_and_scans(visit, index, tmp_path_factory):
         assert "broken.jpg" in page.inner_text("#about .skipped")
         (place / "pictures" / "rocket.jpg").rename(place / "pictures" / "missile.jpg")
         page.click("#about .folders button")
-        ready(seen, "#job:has-text('1 moved')")
+        ready(seen, ".job-place:has-text('1 moved')")
         calm(seen, address)
 
 

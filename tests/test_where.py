@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import examples
 
+from avow.core.camera import place_of
 from avow.core.errors import BadQuery
 from avow.retrieval.patterns import matches
 from avow.retrieval.store.catalogue import open_catalogue
@@ -30,6 +31,7 @@ MOMENTS = [
     datetime.datetime(2024, 2, 29, 12).timestamp(),
     datetime.datetime(2024, 3, 1, 0, 30).timestamp(),
 ]
+VIENNA = ("geo:lat=48.2082", "geo:lon=16.3738")
 ITEMS = [
     {
         "path": f"{folder}/{name}",
@@ -49,7 +51,7 @@ ITEMS = [
     for size, taken, tags in (
         (0, "2024-02-29T10:00:00", ("dog",)),
         (2_000_000, None, ()),
-        (1024, "2023-01-01T00:00:00", ("Dog", "cat and dog")),
+        (1024, "2023-01-01T00:00:00", ("Dog", "cat and dog", *VIENNA)),
     )
 ]
 
@@ -85,9 +87,9 @@ def found(link: sqlite3.Connection, text: str) -> list[int]:
 # --- the same language, evaluated item by item ------------------------------------------
 
 
-def day(item):
-    if item["taken"]:
-        return item["taken"][:10]
+def day(item, which):
+    if which == "taken":
+        return item["taken"] and item["taken"][:10]
     return time.strftime("%Y-%m-%d", time.localtime(item["modified"]))
 
 
@@ -113,9 +115,17 @@ def passes(item, tree):
         if sign == "~":
             return any(alike(tag, value) for tag in item["tags"])
         return (value in item["tags"]) == (sign == "=")
-    if kind in ("year", "date"):
+    if kind in ("latitude", "longitude"):
+        at = place_of(item["tags"])
+        if at is None:
+            return sign == "!="
+        return SIGNS[sign](at[kind == "longitude"], value)
+    if kind in ("taken", "modified"):
+        when = day(item, kind)
+        if when is None or value == "unknown":
+            return (when is None) == (value == "unknown") if sign == "=" else sign == "!="
         # a span as long as what was written: compare that much of the day
-        return SIGNS[sign](day(item)[: len(value)], value)
+        return SIGNS[sign](when[: len(value)], value)
     if sign == "~":
         return alike(item[kind], value)
     if item[kind] is None:
@@ -130,7 +140,7 @@ def written(tree):
     if kind in ("and", "or"):
         return "(" + f" {kind} ".join(written(one) for one in rest) + ")"
     sign, value = rest
-    if isinstance(value, str) and kind not in ("year", "date", "kind"):
+    if isinstance(value, str) and kind not in ("taken", "modified", "kind"):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'{kind} {sign} "{escaped}"'
     return f"{kind}{sign}{value}"
@@ -151,9 +161,14 @@ comparisons = st.one_of(
     st.tuples(
         st.just("kind"), st.sampled_from(["=", "!="]), st.sampled_from(["image", "text"])
     ),
-    st.tuples(st.just("year"), ordered, st.sampled_from(["2019", "2023", "2024", "1999"])),
+    st.tuples(st.just("taken"), st.just("="), st.just("unknown")),
     st.tuples(
-        st.just("date"),
+        st.sampled_from(["latitude", "longitude"]),
+        ordered,
+        st.sampled_from([-33.8688, 0, 16, 48.2082]),
+    ),
+    st.tuples(
+        st.sampled_from(["taken", "modified"]),
         ordered,
         st.sampled_from(
             ["2024", "2024-02", "2024-02-29", "2024-03-01", "2019-12-31", "2023-01"]
@@ -203,13 +218,14 @@ def test_whatever_is_written_is_a_filter_or_a_sentence(link, text):
         ("size<2MB", "size < 2000000"),
         ("size >= 1KiB", "size>=1024"),
         ("size=1.024kb", "size=1024"),
-        ("NOT kind=text AND year=2024", "(not kind=text) and (year=2024)"),
+        ("NOT kind=text AND taken=2024", "(not kind=text) and (taken=2024)"),
         ("kind=text or kind=image and size=0", "kind=text or (kind=image and size=0)"),
         ("tag='dog'", 'tag="dog"'),
         ('name~"*.png"', "name~.png"),
         ("name ~ STRASSE", "name~Straße"),
         ("name~\u00e9", "name~e\u0301"),
-        ("date<2024-03", "date<=2024-02-29"),
+        ("taken<2024-03", "taken<=2024-02-29"),
+        ("taken=2024 and p>=50%", "(p>=0.5 and taken=2024) and taken=2024"),
         ("not not not tag=dog", "tag!=dog"),
     ],
 )
@@ -221,13 +237,20 @@ def test_two_ways_to_say_the_same(link, text, same):
     ("text", "place", "told"),
     [
         ("", 1, "expected a field"),
-        ("year>=", 7, "expected a value after year>="),
-        ("yeer=2024", 1, "expected a field"),
+        ("taken>=", 8, "expected a value after taken>="),
+        ("taaken=2024", 1, "expected a field"),
+        ("year>=2024", 1, "'year' could be either of two times; write taken>=2024 or modified"),
+        ("date<2024-05", 1, "write taken<2024-05-31 or modified<2024-05-31"),
+        ("tag=a or p>=0.5", 16, "expected p once, and 'and' between it and the rest"),
+        ("not p>=0.5", 8, "expected p once"),
+        ("p>=2", 4, "expected a probability such as 0.5 or 50%"),
+        ("p<0.5", 2, "expected one of >= after 'p'"),
+        ("size<-1", 6, "expected a number"),
         ("path<3", 5, "expected one of = != ~ after 'path'"),
-        ("(year=2024", 11, "expected ')'"),
-        ("year=2024)", 10, "expected 'and', 'or' or the end"),
-        ("year=20x4", 6, "expected a year such as 2024"),
-        ("date=2023-02-29", 6, "expected 2024, 2024-05 or 2024-05-31"),
+        ("(taken=2024", 12, "expected ')'"),
+        ("taken=2024)", 11, "expected 'and', 'or' or the end"),
+        ("taken=20x4", 7, "expected 2024, 2024-05 or 2024-05-31"),
+        ("taken=2023-02-29", 7, "expected 2024, 2024-05 or 2024-05-31"),
         ("width<2MB", 7, "expected a number"),
         ("size<lots", 6, "expected a number such as 800, 20KB or 2MB"),
         ("kind=film", 6, "expected picture, video or text"),

@@ -20,6 +20,7 @@ from avow.api.answers import (
     UploadLimits,
 )
 from avow.api.calibration import calibration_of, ticks_used
+from avow.api.folders import allowed, not_allowed
 from avow.api.limits import ANSWERS, LARGEST_ID
 from avow.api.metrics import TYPE
 from avow.api.refusals import Refusal
@@ -51,15 +52,20 @@ async def jobs(here: Here) -> Jobs:
 
 @router.post("/jobs", status_code=202, responses={409: REFUSALS[404]})
 async def start_job(here: Here, asked: JobAsked) -> JobAnswer:
-    """Scan an indexed folder again; no other folder can be added from here."""
+    """Scan an indexed folder again, or index one below the roots of `avow serve --root`."""
     indexed = await here.reading.run(here.retriever.library.folders)
-    if asked.folder is not None and asked.folder not in indexed:
-        raise Refusal(
-            404,
-            f"The folder {asked.folder!r} is not part of this index. Expected one of "
-            "those that GET /api/index names; add others with `avow index FOLDER`.",
-        )
-    folders = indexed if asked.folder is None else [asked.folder]
+    chosen = asked.folder
+    if chosen is not None and chosen not in indexed:
+        if not here.roots:
+            raise Refusal(
+                404,
+                f"The folder {chosen!r} is not part of this index. Expected one of "
+                "those that GET /api/index names; add others with `avow index FOLDER`.",
+            )
+        chosen = await here.reading.run(allowed, chosen, here.roots)
+        if chosen is None:
+            raise not_allowed(str(asked.folder))
+    folders = indexed if chosen is None else [chosen]
     if not folders:
         raise Refusal(404, "This index names no folder. Run `avow index FOLDER` first.")
     return here.jobs.start(folders).answer()
@@ -114,6 +120,7 @@ def _index(here: Service) -> IndexAnswer:
     return IndexAnswer(
         folder=str(library.folder),
         folders=library.folders(),
+        may_add=bool(here.roots),
         images=len(library.find(None, "image")),
         videos=videos,
         moments=moments,

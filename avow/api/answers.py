@@ -30,6 +30,9 @@ class Hit(BaseModel):
     end: float | None = None
     key_frame: float | None = Field(None, description="When the frame that stands for it is.")
     duration: float | None = Field(None, description="Seconds of the whole video.")
+    latitude: float | None = Field(None, description="Where a camera says it was, in degrees.")
+    longitude: float | None = None
+    same_as: int | None = Field(None, description="The first of pictures that look the same.")
 
 
 class Uncertainty(BaseModel):
@@ -87,6 +90,8 @@ class ItemAnswer(BaseModel):
     end: float | None = None
     key_frame: float | None = Field(None, description="When the frame that stands for it is.")
     duration: float | None = Field(None, description="Seconds of the whole video.")
+    latitude: float | None = Field(None, description="Where a camera says it was, in degrees.")
+    longitude: float | None = None
 
 
 class Items(BaseModel):
@@ -97,11 +102,11 @@ class Items(BaseModel):
 
 class Word(BaseModel):
     word: str
-    weight: float
+    weight: float | None = Field(description="Null for words that hold others together.")
 
 
 class Explained(BaseModel):
-    """How far the similarity falls when a word or a part of the picture is hidden."""
+    """How much each word and each part of the picture adds to the similarity."""
 
     similarity: float
     words: list[Word]
@@ -125,6 +130,7 @@ class IndexAnswer(BaseModel):
 
     folder: str
     folders: list[str]
+    may_add: bool = Field(description="Whether folders can be added from the page.")
     images: int = Field(description="Pictures and moments of videos.")
     videos: int = Field(description="Files of videos.")
     moments: int = Field(description="Moments of them.")
@@ -161,7 +167,7 @@ class Body(BaseModel):
 
 
 class JobAsked(Body):
-    """Which indexed folder to scan again; all of them where none is named."""
+    """Which folder to scan; all that are indexed where none is named."""
 
     folder: str | None = Field(None, max_length=4096)
 

@@ -1,7 +1,7 @@
 """The application: routes, guards and the page, around one open index."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 import avow
-from avow.api import about, items, searching, videos
+from avow.api import about, export, folders, items, searching, videos
 from avow.api.guard import Guard
 from avow.api.limits import Limits
 from avow.api.metrics import Counting
@@ -27,14 +27,16 @@ def create_app(
     token: str | None = None,
     limits: Limits | None = None,
     hosts: Collection[str] = (),
+    roots: Sequence[str | Path] = (),
 ) -> FastAPI:
     """A server of `retriever`.
 
     token: what askers must know; None: nothing. hosts: names by which the server is reached
-    besides this machine's own and addresses in numbers.
+    besides this machine's own and addresses in numbers. roots: folders below which the page may
+    choose some to index; none: only what is indexed can be scanned again.
     """
     limits = limits or Limits()
-    service = Service.of(retriever, limits)
+    service = Service.of(retriever, limits, roots)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -53,7 +55,7 @@ def create_app(
     )
     app.state.service = service
     tell_refusals(app)
-    for part in (searching, items, videos, about):
+    for part in (searching, items, videos, export, folders, about):
         app.include_router(part.router)
     _serve_page(app)
     app.add_middleware(Guard, token=token, hosts=hosts, limits=limits)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -26,15 +27,42 @@ ItemId = Annotated[int, Path(ge=0, le=LARGEST_ID)]
 Text = Annotated[str, Query(max_length=LETTERS, description="What to look for, in words.")]
 Without = Annotated[str, Query(max_length=LETTERS, description="What to leave out.")]
 Chosen = Annotated[
-    str, Query(max_length=LETTERS, description="A filter such as 'year>=2024 and tag=dog'.")
+    str, Query(max_length=LETTERS, description="A filter such as 'taken>=2024 and tag=dog'.")
 ]
 Many = Annotated[int, Query(ge=1, le=ANSWERS, description="How many answers.")]
+Skipped = Annotated[
+    int, Query(ge=0, le=LARGEST_ID, description="How many of the best to leave out.")
+]
 Risk = Annotated[
     float | None, Query(gt=0, lt=1, description="Bearable share of wrong answers.")
 ]
 Rewrite = Annotated[
     bool, Query(description="Whether a negation in the text becomes what to leave out.")
 ]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which answers are sent: `k` of them, behind the first `offset`."""
+
+    k: int
+    offset: int
+
+    def least(self, gallery: int) -> int:
+        """How many answers are needed to send these."""
+        return min(self.offset + self.k, max(gallery, 1))
+
+    def of(self, result: SearchResult) -> SearchResult:
+        hits, misses = result.hits[self.offset :], result.near_misses[self.offset :]
+        return replace(result, hits=hits, near_misses=misses) if self.offset else result
+
+
+async def part_of(k: Many = 10, offset: Skipped = 0) -> Part:
+    """A coroutine, as `service_of` is."""
+    return Part(k, offset)
+
+
+Sent = Annotated[Part, Depends(part_of)]
 
 
 class Reply:
@@ -44,7 +72,13 @@ class Reply:
         self.here, self.response = here, response
 
     async def search(
-        self, text: str, content: bytes | None, without: str, where: str, **more: Any
+        self,
+        text: str,
+        content: bytes | None,
+        without: str,
+        where: str,
+        part: Part,
+        **more: Any,
     ) -> Found:
         """more: the other arguments of `Retriever.search`."""
         here = self.here
@@ -56,10 +90,11 @@ class Reply:
                     image=image,
                     without=without.strip() or None,
                     where=where.strip() or None,
+                    k=part.least(len(here.retriever.library)),
                     **more,
                 )
 
-        result = await here.searching.run(work)
+        result = part.of(await here.searching.run(work))
         here.metrics.judged(result.verdict)
         self.response.headers["Server-Timing"] = ", ".join(
             f"{part};dur={1000 * seconds:.2f}" for part, seconds in result.seconds.items()
@@ -92,23 +127,25 @@ async def search_by_text(
     text: Text = "",
     without: Without = "",
     where: Chosen = "",
-    k: Many = 10,
     risk: Risk = None,
     kind: Kind = "image",
     rewrite: Rewrite = True,
+    *,
+    part: Sent,
 ) -> Found:
     """Search with words."""
-    more = {"k": k, "risk": risk, "kind": kind, "rewrite": rewrite}
-    return await reply.search(text, None, without, where, **more)
+    more = {"risk": risk, "kind": kind, "rewrite": rewrite}
+    return await reply.search(text, None, without, where, part, **more)
 
 
 def _chosen_in_form(
     k: Annotated[int, Form(ge=1, le=ANSWERS)] = 10,
+    offset: Annotated[int, Form(ge=0, le=LARGEST_ID)] = 0,
     risk: Annotated[float | None, Form(gt=0, lt=1)] = None,
     kind: Annotated[Kind, Form()] = "image",
     rewrite: Annotated[bool, Form()] = True,
 ) -> dict[str, Any]:
-    return {"k": k, "risk": risk, "kind": kind, "rewrite": rewrite}
+    return {"part": Part(k, offset), "risk": risk, "kind": kind, "rewrite": rewrite}
 
 
 @router.post("/search")
@@ -126,11 +163,12 @@ async def search(
 
 
 @router.get("/items/{item_id}/similar")
-async def similar(here: Here, item_id: ItemId, k: Many = 10, where: Chosen = "") -> Found:
+async def similar(here: Here, item_id: ItemId, part: Sent, where: Chosen = "") -> Found:
     """What looks like an item of the index."""
     await here.item(item_id)
-    result = await here.searching.run(
-        here.retriever.similar, item_id, k=k, where=where.strip() or None
+    k, chosen = part.least(len(here.retriever.library)), where.strip() or None
+    result = part.of(
+        await here.searching.run(here.retriever.similar, item_id, k=k, where=chosen)
     )
     here.metrics.judged(result.verdict)
     return Found.model_validate(result.to_dict())

@@ -4,6 +4,7 @@ Whatever may wait (for the disk, a lock, a model) runs in one of the pools, neve
 event loop: a route that blocks the loop stops every other request, health included.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,9 +50,13 @@ class Service:
     """Ticks: one thread, so that the last word of all is the last to be kept."""
     thumbnails: Thumbnails
     jobs: JobList
+    roots: tuple[str, ...] = ()
+    """Real folders below which others may be chosen from the page."""
 
     @classmethod
-    def of(cls, retriever: Retriever, limits: Limits) -> "Service":
+    def of(
+        cls, retriever: Retriever, limits: Limits, roots: Sequence[str | Path] = ()
+    ) -> "Service":
         def scan(
             folders: Sequence[str],
             progress: Callable[[Progress], None],
@@ -63,6 +68,7 @@ class Service:
                 encoder=retriever.encoder,
                 progress=progress,
                 stop=stop,
+                dedupe=True,
             )
             counts = (
                 f"{report.new} new, {report.changed} changed, {report.moved} moved, "
@@ -84,6 +90,7 @@ class Service:
             Workers(1, _OPINIONS, limits.seconds, "ticks to learn from"),
             Thumbnails(limits.thumbnail_bytes, limits.pixels),
             JobList(scan, lambda: (retriever.library.refresh(), None)[1]),
+            tuple(os.path.realpath(Path(root).expanduser()) for root in roots),
         )
 
     async def item(self, number: int) -> Item:

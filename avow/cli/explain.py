@@ -33,9 +33,10 @@ def explain(
     allow_code: AllowCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Hide each word and each part of the picture in turn, and see what is missed.
+    """Hide words and parts of the picture in many ways, and see what each of them adds.
 
-    A weight is how much the similarity falls without the part.
+    A weight is how much the similarity rises with the part, on average over which others are
+    there. Words such as "of" go with the word behind them and have no weight of their own.
     """
     with busy("Loading the model", quiet=as_json):
         from avow.retrieval import explain as explaining
@@ -107,8 +108,10 @@ def _show(explanation: "Explanation") -> None:
     screen.print(Text(f"similarity {explanation.similarity:.3f}", "bold"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("word")
-    table.add_column("falls without it by", justify="right")
+    table.add_column("adds", justify="right")
     for word, weight in explanation.words:
+        if weight is None:
+            continue
         table.add_row(Text(printable(word)), f"{weight:+.3f}")
     screen.print(table)
     rows, columns = explanation.cells.shape
@@ -116,7 +119,7 @@ def _show(explanation: "Explanation") -> None:
     screen.print(
         Text(
             f"The part of the picture that counts most is row {row + 1} of {rows}, column "
-            f"{column + 1} of {columns}: without it the similarity falls by "
-            f"{explanation.cells.max():.3f}."
+            f"{column + 1} of {columns}: it adds {explanation.cells.max():.3f} to the "
+            "similarity."
         )
     )

@@ -44,7 +44,7 @@ Risk = Annotated[
 ]
 Where = Annotated[
     str | None,
-    typer.Option(help="Only items like this: 'year>=2024 and path~\"holiday\"'."),
+    typer.Option(help="Only items like this: 'taken>=2024 and path~\"holiday\"'."),
 ]
 Kind = Annotated[
     Literal["image", "text"],

@@ -48,6 +48,14 @@ AllowHost = Annotated[
     list[str] | None,
     typer.Option(help="A further name by which the server is reached; may be repeated."),
 ]
+Roots = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--root",
+        help="Let the page index folders below this one; may be repeated. Without an index, "
+        "and for this machine alone, your home folder is one.",
+    ),
+]
 OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
 
@@ -59,6 +67,7 @@ def serve(
     token: Token = None,
     no_token: NoToken = False,
     allow_host: AllowHost = None,
+    root: Roots = None,
     show: OpenPage = False,
     allow_code: AllowCode = False,
 ) -> None:
@@ -76,7 +85,9 @@ def serve(
             from avow.api import create_app
 
             hosts = [host, *(allow_host or [])]
-            app = create_app(_open(index, model, allow_code), token=token, hosts=hosts)
+            roots = _roots(root, index, host)
+            retriever = _open(index, model, allow_code, may_be_empty=bool(roots))
+            app = create_app(retriever, token=token, hosts=hosts, roots=roots)
         address = _address(host, listening.getsockname()[1], token)
         typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
         if show:
@@ -84,12 +95,33 @@ def serve(
         run(app, listening)
 
 
-def _open(index: Path | None, model: str | None, allow_code: bool = False) -> "Retriever":
+def _roots(given: list[Path] | None, index: Path | None, host: str) -> list[Path]:
+    """Folders below which the page may choose; a first visit needs one."""
+    from avow.core.places import avow_home
+
+    for root in given or []:
+        if not root.expanduser().is_dir():
+            raise CannotServe(
+                f"There is no folder {str(root)!r}. Expected one for --root, below which the "
+                "page may index; check its spelling."
+            )
+    first_visit = index is None and not (avow_home() / "index").exists()
+    return given or ([Path.home()] if first_visit and _is_loopback(host) else [])
+
+
+def _open(
+    index: Path | None, model: str | None, allow_code: bool = False, may_be_empty: bool = False
+) -> "Retriever":
+    from avow.core.places import DEFAULT, avow_home
+    from avow.retrieval.encoders.opening import open_encoder
+    from avow.retrieval.indexing import make_empty
     from avow.retrieval.search import Retriever
 
+    if may_be_empty and not (index or avow_home() / "index").exists():
+        make_empty(index, open_encoder(model or DEFAULT, allow_code=allow_code))
     # one question is too small to share out
     retriever = Retriever.open(index, model, threads=1, allow_code=allow_code)
-    if not len(retriever.library):
+    if not len(retriever.library) and not may_be_empty:
         raise WrongIndex(
             f"The index in {str(retriever.library.folder)!r} holds nothing. Expected pictures "
             "or texts; put some in with `avow index FOLDER`."

@@ -16,7 +16,7 @@ from PIL import Image
 
 from avow.core.evidence import EvidenceKind
 from avow.core.fingerprint import LENGTH
-from avow.core.shapes import Float, Float32, Int64
+from avow.core.shapes import Bool, Float, Float32, Int64
 
 LONGEST_TEXT = 10_000
 """Characters of a text that an encoder is given; models read far fewer."""
@@ -37,6 +37,8 @@ class Encoder(ABC):
     views: int
     tau: float
     kind: EvidenceKind
+    grid: int = 0
+    """Cells per side that `encode_cells` can leave out; 0: it has none."""
     bank: tuple[str, ...] = ()
     """Reference queries, to know what is usual for an item; may be empty."""
 
@@ -47,14 +49,11 @@ class Encoder(ABC):
     @abstractmethod
     def encode_prepared(self, pixels: np.ndarray) -> Float[np.ndarray, "items dim"]: ...
 
-    def encode_without_cells(
-        self, pixels: np.ndarray
-    ) -> Float[np.ndarray, "variants dim"] | None:
-        """One prepared photograph whole, then each time without one of its grid cells.
-
-        The cells form a square, row by row. None where the model has no cells.
-        """
-        return None
+    def encode_cells(
+        self, pixels: np.ndarray, present: Bool[np.ndarray, "ways cells"]
+    ) -> Float[np.ndarray, "ways dim"]:
+        """One prepared photograph, each time with some of its grid cells, row by row."""
+        raise NotImplementedError("this model has no cells")
 
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]: ...

@@ -1,6 +1,6 @@
 """What a search gives back, in one shape for the command line, the page and programs."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from numpy import ndarray
@@ -48,6 +48,11 @@ class Hit:
     """When the frame is shown that stands for the moment."""
     duration: float | None = None
     """Of the whole video."""
+    latitude: float | None = None
+    """Where a camera says it was, in degrees; None where it does not say."""
+    longitude: float | None = None
+    same_as: int | None = None
+    """The first of pictures that look the same, where `avow index --dedupe` was used."""
 
     @property
     def moment(self) -> Moment | None:
@@ -137,6 +142,21 @@ class SearchResult:
             "hits": [hit.to_dict() for hit in self.hits],
             "near_misses": [hit.to_dict() for hit in self.near_misses],
         }
+
+
+def at_least(result: SearchResult, least: float) -> SearchResult:
+    """The same result without answers that are less likely to fit than `p>=` in its filter."""
+    likely = tuple(hit for hit in result.hits if (hit.p_relevant or 0.0) >= least)
+    if len(likely) == len(result.hits):
+        return result
+    if likely:
+        return replace(result, hits=likely)
+    if result.verdict == "unjudged":
+        why = "No answer of this search has a probability, so none passes p>= in the filter."
+    else:
+        why = f"No answer is at least {100 * least:g} % likely to fit."
+    said = {"verdict": "nothing_found", "why": f"{why} {result.why}"}
+    return replace(result, hits=(), near_misses=result.hits, **said)  # type: ignore[arg-type]
 
 
 def in_words(

@@ -1,14 +1,19 @@
 """Which words and which parts of the picture carried a match.
 
-    similarity of the whole - similarity without the part = weight of the part
+    weight of a part = mean similarity with it - mean similarity without it,
+                       over which of the other parts are there
 
-Nothing is looked up inside the network: a part is hidden, and the similarity is measured
-again. A model of ours hides grid cells from its views, after the pixel network has run; any
-other model is shown the picture with a block of pixels greyed out. All hidden variants of
-one side are encoded together.
+Nothing is looked up inside the network: parts are hidden, and the similarity is measured again.
+Hiding one part alone says little, as its neighbours show the same ("a cup of coffee" without
+"cup" is still a drink), so that many parts are hidden at once, in many ways. The effects are
+those of the linear game that fits best (Banzhaf values). A model of ours hides grid cells from
+its views, after the pixel network has run; any other model is shown the picture with blocks of
+pixels greyed out. A word is hidden together with the words that only hold it in the sentence
+("of coffee"); those have no weight of their own.
 """
 
-import math
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +23,31 @@ from PIL import Image
 from avow.core.errors import BadData
 from avow.core.photographs import upright_rgb
 from avow.core.searching import Encoder
-from avow.core.shapes import Float
+from avow.core.shapes import Bool, Float
+from avow.retrieval.function_words import FUNCTION_WORDS
 
 BLOCKS = 7
 """Blocks per side that a picture is cut into where a model shows no cells of its own."""
+EVERY_WAY = 5
+"""So many words are hidden in every way there is; of more, in some ways that are drawn."""
+DRAWN = 40
+CELL_WAYS = 128
+BLOCK_WAYS = 96  # each is one pass of the whole network
+_NOTHING = "a picture"  # a text without any of its words
 _GREY = 127
 _SHINE = 0.6  # how much of the strongest cell's colour hides the picture
 _WARM = np.array([255, 70, 0], np.float32)
 
+Present = Bool[np.ndarray, "ways parts"]
+Word = tuple[str, float | None]
+"""A word and its weight; None where it only holds others together."""
+
 
 @dataclass(frozen=True)
 class Explanation:
-    """How much the similarity falls when a part is hidden; below 0 it rises."""
+    """How much each part adds to the similarity; below 0 it speaks against the match."""
 
-    words: list[tuple[str, float]]
+    words: list[Word]
     cells: Float[np.ndarray, "rows columns"]
     similarity: float
 
@@ -50,27 +66,71 @@ def explain(encoder: Encoder, text: str, photograph: Image.Image) -> Explanation
     return Explanation(word_weights(encoder, text, whole), cells, float(whole @ query))
 
 
-def word_weights(
-    encoder: Encoder, text: str, image: Float[np.ndarray, " dim"]
-) -> list[tuple[str, float]]:
-    """How much the similarity with an image falls without each word."""
+def word_weights(encoder: Encoder, text: str, image: Float[np.ndarray, " dim"]) -> list[Word]:
+    """How much each word that means something adds to the similarity with an image."""
     words = text.split()
-    left = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]
-    similarity = encoder.encode_texts([text, *left]) @ image
-    return list(zip(words, (similarity[0] - similarity[1:]).tolist(), strict=True))
+    groups = word_groups(words)
+
+    def kept(there: Bool[np.ndarray, " words"]) -> str:
+        chosen = itertools.compress(groups.values(), there)
+        return " ".join(words[place] for group in chosen for place in group) or _NOTHING
+
+    def similarity(present: Present) -> Float[np.ndarray, " ways"]:
+        return encoder.encode_texts([kept(there) for there in present]) @ image
+
+    weights = effects(similarity, ways(len(groups), DRAWN)).tolist()
+    weight_of = dict(zip(groups, weights, strict=True))
+    return [(word, weight_of.get(place)) for place, word in enumerate(words)]
+
+
+def word_groups(words: list[str]) -> dict[int, range]:
+    """The place of each word that means something, and of all that come and go with it.
+
+    Function words go with the word behind them, or with the last one; a text of nothing else
+    is taken word by word.
+    """
+    content = [place for place, word in enumerate(words) if not _is_function_word(word)]
+    content = content or list(range(len(words)))
+    starts = [0, *(place + 1 for place in content[:-1])]
+    ends = [*(place + 1 for place in content[:-1]), len(words)]
+    spans = (range(*span) for span in zip(starts, ends, strict=True))
+    return dict(zip(content, spans, strict=True))
+
+
+def ways(parts: int, drawn: int, seed: int = 0) -> Present:
+    """Which parts are there: every way there is of a few, else some in pairs of opposites."""
+    if parts <= EVERY_WAY:
+        return np.array(list(itertools.product([False, True], repeat=parts)))
+    rng = np.random.default_rng(seed)
+    half = rng.random((max(drawn // 2, parts), parts)) < 0.5
+    return np.concatenate([half, ~half])
+
+
+def effects(
+    value: Callable[[Present], Float[np.ndarray, " ways"]], present: Present
+) -> Float[np.ndarray, " parts"]:
+    """What each part adds to a value on average, by least squares over some ways."""
+    signs = np.column_stack([present, np.ones(len(present))]).astype(np.float64)
+    return np.linalg.lstsq(signs, np.asarray(value(present), np.float64), rcond=None)[0][:-1]
 
 
 def cell_weights(
     encoder: Encoder, photograph: Image.Image, query: Float[np.ndarray, " dim"]
 ) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, "rows columns"]]:
-    """The picture's vector, and how much the similarity falls without each part of it."""
+    """The picture's vector, and how much each part of it adds to the similarity."""
     pixels = encoder.prepare(photograph)
-    vectors = encoder.encode_without_cells(pixels)
-    if vectors is None:
-        vectors = encoder.encode_prepared(_without_blocks(pixels))
-    side = math.isqrt(len(vectors) - 1)
-    similarity = vectors @ query
-    return vectors[0], (similarity[0] - similarity[1:]).reshape(side, side)
+    side = encoder.grid or BLOCKS
+    present = ways(side**2, CELL_WAYS if encoder.grid else BLOCK_WAYS)
+    present = present[present.any(1)]  # a picture without any part has no vector
+    everything = np.ones((1, side**2), bool)
+
+    def vectors(shown: Present) -> Float[np.ndarray, "ways dim"]:
+        if encoder.grid:
+            return encoder.encode_cells(pixels, shown)
+        return encoder.encode_prepared(with_blocks(pixels, shown))
+
+    weights = effects(lambda shown: vectors(shown) @ query, present)
+    return vectors(everything)[0], weights.reshape(side, side)
 
 
 def heat_map(photograph: Image.Image, cells: Float[np.ndarray, "rows columns"]) -> Image.Image:
@@ -89,12 +149,14 @@ def heat_map(photograph: Image.Image, cells: Float[np.ndarray, "rows columns"]) 
     return Image.fromarray(mixed.astype(np.uint8))
 
 
-def _without_blocks(pixels: np.ndarray) -> np.ndarray:
-    """The whole picture, then each time one block of it in grey."""
+def with_blocks(pixels: np.ndarray, present: Present) -> np.ndarray:
+    """The picture in several ways, with the blocks that are not there in grey."""
     edges = np.linspace(0, len(pixels), BLOCKS + 1).round().astype(int)
-    variants = np.repeat(pixels[None], BLOCKS**2 + 1, axis=0)
-    for number in range(BLOCKS**2):
-        row, column = divmod(number, BLOCKS)
-        across = slice(edges[column], edges[column + 1])
-        variants[number + 1, edges[row] : edges[row + 1], across] = _GREY
-    return variants
+    rows = np.repeat(np.arange(BLOCKS), np.diff(edges))
+    shown = present.reshape(-1, BLOCKS, BLOCKS)[:, rows][:, :, rows]
+    return np.where(shown[..., None], pixels, np.asarray(_GREY, pixels.dtype))
+
+
+def _is_function_word(word: str) -> bool:
+    letters = "".join(letter for letter in word.lower() if letter.isalnum())
+    return not letters or letters in FUNCTION_WORDS

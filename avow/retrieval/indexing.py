@@ -182,6 +182,20 @@ def index(
     return report
 
 
+def make_empty(index: Path | None, encoder: Encoder) -> Path:
+    """An index that holds nothing yet, for folders to be chosen later."""
+    index = index or avow_home() / "index"
+    _make_folder(index)
+    with only_writer(index), sentences(index):
+        link, _ = open_for_writing(index, False)
+        try:
+            use(_writer(link, index, encoder, None, None, False))
+            cover(index, [])
+        finally:
+            link.close()
+    return index
+
+
 def _finish(
     writer: Writer, report: Report, dedupe: bool, anew: bool, allow_code: AllowCode
 ) -> None:

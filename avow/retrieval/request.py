@@ -108,5 +108,8 @@ def _hit(rank: int, item: Item, score: float, p: float | None) -> Hit:
         item.taken,
         item.tags,
         item.tags_total,
-        *(() if moment is None else astuple(moment)),
+        *((None,) * 4 if moment is None else astuple(moment)),
+        latitude=item.latitude,
+        longitude=item.longitude,
+        same_as=item.same_as,
     )

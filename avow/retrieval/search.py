@@ -21,7 +21,7 @@ from avow.core.errors import WrongIndex, WrongTrust
 from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
 from avow.core.shapes import Float, Int64
-from avow.retrieval.answer import SearchResult, Uncertainty
+from avow.retrieval.answer import SearchResult, Uncertainty, at_least
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, QueryScores
@@ -128,7 +128,7 @@ class Retriever:
         """The k best items for a text, a picture, or both; `without` is what to leave out.
 
         risk: the share of wrong answers that "answer" may have; default: the policy's own.
-        where: a filter such as 'year>=2024 and path~"holiday"'. kind: "image" or "text".
+        where: a filter such as 'taken>=2024 and path~"holiday"'. kind: "image" or "text".
         rewrite: whether "a bathroom with no toilet" is searched as "a bathroom" without
         "toilet"; False searches the text as it was typed.
         """
@@ -243,7 +243,7 @@ class Retriever:
             evidence = self._uncertainty(scores)
             ended = time.perf_counter()
         empty = judged.verdict in ("nothing_found", "not_understood")
-        return SearchResult(
+        result = SearchResult(
             request.query,
             judged.verdict,
             None if judged.judgements is None else _trust(judged.judgements, empty),
@@ -255,6 +255,8 @@ class Retriever:
             request.understanding,
             judged.how_many,
         )
+        least = None if request.where is None else request.where.least
+        return result if least is None else at_least(result, least)
 
     def _gallery(self, where: Where | None, kind: str) -> Gallery:
         key = (self.library.fingerprint, kind, repr(where))

@@ -1,6 +1,6 @@
 """A small language to choose items, turned into parameterised SQL.
 
-    year>=2024 and path~"holiday" and not (tag=dog or size<2MB)
+    taken>=2024 and path~"holiday" and not (tag=dog or size<2MB)
 
     field     of                                     compared with
     path      the whole path                         = != ~
@@ -8,16 +8,20 @@
     folder    the path of the folder it lies in      = != ~
     tag       any of its tags                        = != ~
     kind      picture, video or text; image is picture  = !=
-    year      when it was taken, else modified       = != < <= > >=
-    date      the same: 2024, 2024-05 or 2024-05-31  = != < <= > >=
+    taken     when the camera says so: 2024, 2024-05, 2024-05-31  = != < <= > >=
+    modified  when the file last changed, likewise   = != < <= > >=
+    latitude, longitude  where the camera says so, in degrees  = != < <= > >=
     size      of the file: 800, 20KB, 2MB, 1GiB      = != < <= > >=
     width, height  in pixels                         = != < <= > >=
     duration  of the whole video: 90, 90s, 2min, 1:30  = != < <= > >=
+    p         the probability that an answer fits: 0.5 or 50%  >=
 
-`field:value` is `field=value`.
+`field:value` is `field=value`. `taken=unknown` and `latitude=unknown` ask for what no camera
+noted.
 `=` is exact; `~` ignores case and means "contains", or matches as a whole where * or ? is
 in it. What an item does not have (a text's width) compares with nothing, so `=` fails and
-`!=` passes.
+`!=` passes. `p` is no property of an item: it is compared after the search, so it is joined
+to the rest by `and`.
 """
 
 import calendar
@@ -27,6 +31,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from avow.core.camera import PLACE_TAGS
 from avow.core.errors import BadQuery
 from avow.core.moments import duration_of, seconds_of
 from avow.retrieval.patterns import listed, matches_any
@@ -35,9 +40,15 @@ Value = str | int | float
 Piece = tuple[str, tuple[Value, ...]]
 _ORDER = ("=", "!=", "<", "<=", ">", ">=")
 _WORDS = ("=", "!=", "~")
-_DAY = (
-    "coalesce(substr(items.taken, 1, 10), "
-    "date(files.mtime_ns / 1000000000, 'unixepoch', 'localtime'))"
+_DAYS = {
+    "taken": "substr(items.taken, 1, 10)",
+    "modified": "date(files.mtime_ns / 1000000000, 'unixepoch', 'localtime')",
+}
+_OLD = {"year": "2024", "date": "2024-05-31"}
+"""What was one of two times, whichever there was; both are asked for by name now."""
+_PLACE = (
+    "(SELECT CAST(substr(tag, {length}) AS REAL) FROM tags "
+    "WHERE item = items.id AND tag GLOB '{start}*')"
 )
 _COLUMNS = {
     "path": "files.path",
@@ -48,12 +59,17 @@ _COLUMNS = {
     "width": "items.width",
     "height": "items.height",
     "duration": "CASE items.kind WHEN 'video' THEN duration_of(items.part) END",
+    **{
+        name: _PLACE.format(length=len(start) + 1, start=start)
+        for name, start in PLACE_TAGS.items()
+    },
 }
 _KINDS = {"picture": "image", "image": "image", "video": "video", "text": "text"}
 _OPERATORS = {
     **dict.fromkeys(("path", "name", "folder", "tag"), _WORDS),
     "kind": ("=", "!="),
-    **dict.fromkeys(("year", "date", "size", "width", "height", "duration"), _ORDER),
+    **dict.fromkeys((*_DAYS, "size", "width", "height", "duration", *PLACE_TAGS), _ORDER),
+    "p": (">=",),
 }
 _TAG_LIKE = "EXISTS (SELECT 1 FROM tags WHERE item = items.id AND alike(tag, ?))"
 _MERGED = {
@@ -73,6 +89,7 @@ _TOKEN = re.compile(
 _MOST = 200
 """Comparisons in one filter; SQLite itself refuses very deep ones."""
 _DEEPEST = 50
+_ALONE = "expected p once, and 'and' between it and the rest"
 
 
 @dataclass(frozen=True)
@@ -84,6 +101,8 @@ class Where:
     values: tuple[Value, ...]
     comparisons: int = 1
     """How many there are, for each item."""
+    least: float | None = None
+    """The least probability of an answer, where one is asked for."""
 
     @classmethod
     def parse(cls, text: str) -> "Where":
@@ -97,7 +116,7 @@ class Where:
             ) from error
         parser = _Parser(text)
         condition, values = parser.whole()
-        return cls(text, condition, values, parser.comparisons)
+        return cls(text, condition, values, parser.comparisons, parser.least)
 
     def sql(self) -> Piece:
         """A condition over `items` and `files`, and the values of its question marks."""
@@ -120,8 +139,11 @@ class _Token:
 class _Parser:
     """Reads from left to right; each rule of the grammar is one method."""
 
+    least: float | None = None
+
     def __init__(self, text: str):
         self.text, self.at, self.comparisons, self.depth = text, 0, 0, 0
+        self.negated = 0
         self.tokens = self._tokens()
 
     def whole(self) -> Piece:
@@ -151,6 +173,7 @@ class _Parser:
         return self._joined("and", self._not)
 
     def _joined(self, word: str, part: Callable[[], Piece]) -> Piece:
+        likely_before = self.least
         pieces = [part()]
         while self._is(word):
             self.at += 1
@@ -159,6 +182,8 @@ class _Parser:
             pieces = _merged(pieces)
         if len(pieces) == 1:
             return pieces[0]
+        if word == "or" and self.least != likely_before:
+            raise self._wrong(_ALONE, self._next())
         conditions = f" {word.upper()} ".join(condition for condition, _ in pieces)
         return f"({conditions})", tuple(value for _, values in pieces for value in values)
 
@@ -169,7 +194,9 @@ class _Parser:
             raise self._wrong(f"more than {_DEEPEST} brackets deep", token)
         if self._is("not"):
             self.at += 1
+            self.negated += 1
             condition, values = self._not()
+            self.negated -= 1
             piece = f"(NOT {condition})", values
         elif token.text == "(" and token.kind == "bracket":
             self.at += 1
@@ -185,6 +212,9 @@ class _Parser:
     def _comparison(self) -> Piece:
         field, operator, value = self._operands()
         name, sign = field.text.lower(), operator.text
+        if field.kind == "word" and name in _OLD:
+            ways = " or ".join(f"{one}{sign}{_OLD[name]}" for one in _DAYS)
+            raise self._wrong(f"{name!r} could be either of two times; write {ways}", field)
         if field.kind != "word" or name not in _OPERATORS:
             raise self._wrong(f"expected a field, one of {', '.join(_OPERATORS)}", field)
         if operator.kind != "op" or sign not in _OPERATORS[name]:
@@ -211,13 +241,17 @@ class _Parser:
 
     def _compare(self, name: str, sign: str, value: _Token) -> Piece:
         text = _unquoted(value)
+        if name == "p":
+            return self._likely(text, value)
+        if text == "unknown" and sign == "=" and name in ("taken", *PLACE_TAGS):
+            return f"{_DAYS.get(name) or _COLUMNS[name]} IS NULL", ()
         if name == "tag":
             if sign == "~":
                 return _TAG_LIKE, (listed(text),)
             return "EXISTS (SELECT 1 FROM tags WHERE item = items.id AND tag = ?)", (text,)
         if sign == "~":
             return f"alike({_COLUMNS[name]}, ?)", (listed(text),)
-        if name in ("year", "date"):
+        if name in _DAYS:
             return self._on_days(name, sign, text, value)
         if name == "kind":
             if text not in _KINDS:
@@ -230,7 +264,8 @@ class _Parser:
         return f"{_COLUMNS[name]} {sign} ?", (self._number(name, text, value),)
 
     def _number(self, name: str, text: str, token: _Token) -> Value:
-        match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)\s*([a-zA-Z]*)", text)
+        sign = r"-?" if name in PLACE_TAGS else ""
+        match = re.fullmatch(rf"({sign}\d{{1,15}}(?:\.\d{{1,15}})?)\s*([a-zA-Z]*)", text)
         unit = match[2].lower() if match else ""
         if not match or unit not in _UNITS or (unit and name != "size"):
             example = " such as 800, 20KB or 2MB" if name == "size" else ""
@@ -246,14 +281,24 @@ class _Parser:
 
     def _on_days(self, name: str, sign: str, text: str, token: _Token) -> Piece:
         """A year, month or day is a span: before it, in it, after it."""
-        span = _span(text)
-        if span is None or (name == "year" and len(text) != 4):
-            wanted = "a year such as 2024" if name == "year" else "2024, 2024-05 or 2024-05-31"
-            raise self._wrong(f"expected {wanted}", token)
+        span, column = _span(text), _DAYS[name]
+        if span is None:
+            raise self._wrong("expected 2024, 2024-05 or 2024-05-31", token)
         first, last = span
         if sign == "=":
-            return f"{_DAY} BETWEEN ? AND ?", (first, last)
-        return f"{_DAY} {sign} ?", (first if sign in ("<", ">=") else last,)
+            return f"{column} BETWEEN ? AND ?", (first, last)
+        return f"{column} {sign} ?", (first if sign in ("<", ">=") else last,)
+
+    def _likely(self, text: str, token: _Token) -> Piece:
+        """Nothing to compare in the catalogue: the answers themselves are compared later."""
+        match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)\s*(%?)", text)
+        share = float(match[1]) / (100 if match[2] else 1) if match else 2.0
+        if share > 1:
+            raise self._wrong("expected a probability such as 0.5 or 50%", token)
+        if self.negated or self.least is not None:
+            raise self._wrong(_ALONE, token)
+        self.least = share
+        return "1", ()
 
     def _next(self) -> _Token:
         return self.tokens[min(self.at, len(self.tokens) - 1)]
@@ -270,7 +315,7 @@ class _Parser:
         near = f" at {token.text!r}" if token.text else ""
         return BadQuery(
             f"The filter {self.text[:200]!r} is not understood at character "
-            f"{token.place + 1}{near}: {problem}. Write it like 'year>=2024 and tag=dog'."
+            f"{token.place + 1}{near}: {problem}. Write it like 'taken>=2024 and tag=dog'."
         )
 
 

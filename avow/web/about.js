@@ -1,37 +1,26 @@
 // The drawer of the index: what is in it, how it is judged, what was left out.
 
 import { ask, send } from "./api.js";
-import { fill, find, icon, make, say } from "./build.js";
+import { button, facts, fill, find, make, note, press, say } from "./build.js";
+import { chooser } from "./folders.js";
 import { count, percent, risk as written } from "./words.js";
 
 const EVERY = 1000; // milliseconds between looks at a running job
 let following = 0;
+let seen = 0; // files that the running job had read at the last look
 
 export async function open() {
   const panel = find("about");
   const body = make("div");
-  const close = () => panel.close();
-  fill(
-    panel,
-    make(
-      "header",
-      {},
-      make("h2", { id: "about-name" }, "This index"),
-      make(
-        "button",
-        { type: "button", class: "icon", "aria-label": "Close (Escape)", onclick: close },
-        icon("close"),
-      ),
-    ),
-    body,
-  );
+  const close = press("close", "Close (Escape)", () => panel.close());
+  fill(panel, make("header", {}, make("h2", { id: "about-name" }, "This index"), close), body);
   panel.showModal();
   try {
     const [index, calibration] = await Promise.all([ask("/api/index"), ask("/api/calibration")]);
     fill(body, contents(index), judged(calibration), skipped(index), keys());
     follow();
   } catch (error) {
-    fill(body, make("p", { class: "note" }, error.message));
+    fill(body, note(error.message));
   }
 }
 
@@ -39,16 +28,14 @@ function contents(index) {
   return make(
     "section",
     {},
-    make("dl", { class: "facts" }, [
+    facts([
       ["Pictures", (index.images - index.moments).toLocaleString("en-GB")],
       ["Videos", index.videos && `${index.videos.toLocaleString("en-GB")} (${count(index.moments, "moment", "moments")})`],
       ["Texts", index.texts ? index.texts.toLocaleString("en-GB") : null],
       ["Model", index.model],
       ["Fingerprint", index.fingerprint],
       ["Search", index.exact ? "exact" : `approximate (${index.engine})`],
-    ].filter(([, value]) => value).map(([key, value]) => [
-      make("dt", {}, key), make("dd", {}, value),
-    ])),
+    ]),
     make("h3", {}, "Folders"),
     make("ul", { class: "folders" }, index.folders.map((folder) => make(
       "li", {}, make("code", {}, folder), make(
@@ -57,16 +44,17 @@ function contents(index) {
         "Scan again",
       ),
     ))),
-    make("div", { id: "job", role: "status" }),
+    make("div", { class: "job-place", role: "status" }),
+    index.may_add ? make("details", {}, make("summary", {}, "Add a folder"), chooser(follow)) : null,
   );
 }
 
 function judged(told) {
   const head = make("h3", {}, "Trust");
-  if (!told.fitted) return make("section", {}, head, make("p", { class: "note" }, told.why));
+  if (!told.fitted) return make("section", {}, head, note(told.why));
   const doubts = told.doubts.length
     ? make("ul", { class: "doubts" }, told.doubts.map((one) => make("li", {}, one)))
-    : make("p", { class: "note" }, "Nothing speaks against using it here.");
+    : note("Nothing speaks against using it here.");
   const rows = told.risks.map((one) => make(
     "tr", {}, make("td", {}, written(one.risk)),
     make("td", {}, one.promised ? percent(one.coverage) : "not possible"),
@@ -75,7 +63,7 @@ function judged(told) {
     "section",
     {},
     head,
-    make("p", { class: "note" }, told.why),
+    note(told.why),
     doubts,
     make("details", {}, make("summary", {}, "What each risk costs"), make(
       "table",
@@ -104,7 +92,7 @@ function skipped(index) {
 function keys() {
   const list = [
     ["/", "to the search field"], ["← ↑ → ↓", "between pictures"],
-    ["Enter", "why this picture"], ["Esc", "close"],
+    ["Enter", "the picture, and why"], ["x", "pick it"], ["Esc", "close"],
   ];
   return make("section", {}, make("h3", {}, "Keys"), make("dl", { class: "keys" }, list.map(
     ([key, does]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, does)],
@@ -127,10 +115,13 @@ export async function follow(ended = null) {
   const job = jobs?.jobs[0];
   const running = job?.state === "running";
   find("pulse").dataset.is = running ? "working" : "";
-  if (job && find("job")) fill(find("job"), running ? moving(job) : done(job));
+  for (const place of job ? document.querySelectorAll(".job-place") : []) fill(place, running ? moving(job) : done(job));
   if (running) {
     find("index-line").textContent = `Indexing ${job.done} of ${job.total || "…"}`;
     following = setTimeout(() => follow(job.id), EVERY);
+    // what is in already can be searched: the page shows it while the rest is read
+    if (job.done !== seen) document.dispatchEvent(new CustomEvent("indexed", { detail: job.id }));
+    seen = job.done;
   } else if (ended !== null && job?.id === ended) {
     document.dispatchEvent(new CustomEvent("indexed"));
   }
@@ -141,9 +132,7 @@ function moving(job) {
   return make(
     "div",
     { class: "job" },
-    make("div", {}, make("span", {}, `${job.done} of ${job.total || "…"} files`), make(
-      "button", { type: "button", class: "plain", onclick: stop }, "Stop",
-    )),
+    make("div", {}, make("span", {}, `${job.done} of ${job.total || "…"} files`), button("plain", stop, "Stop")),
     make("p", {}, job.says),
     make("progress", { max: job.total || 1, value: job.done, "aria-label": "Indexing" }),
   );

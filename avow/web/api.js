@@ -44,11 +44,12 @@ function chosen({ kind, where }) {
 // One search; with a picture it travels as a form.
 export function search(query, picture, signal) {
   const asked = {
-    text: query.text, without: query.without, ...chosen(query), k: query.k, risk: query.risk, rewrite: query.rewrite ? null : false,
+    text: query.text, without: query.without, ...chosen(query), k: query.k, offset: query.offset, risk: query.risk,
+    rewrite: query.rewrite ? null : false,
   };
   if (query.like) {
-    const { k, where } = asked;
-    return ask(`/api/items/${query.like}/similar?${parameters({ k, where })}`, { signal });
+    const { k, offset, where } = asked;
+    return ask(`/api/items/${query.like}/similar?${parameters({ k, offset, where })}`, { signal });
   }
   if (!picture) return ask(`/api/search?${parameters(asked)}`, { signal });
   const form = new FormData();
@@ -56,6 +57,8 @@ export function search(query, picture, signal) {
   form.append("image", picture, picture.name || "picture");
   return ask("/api/search", { method: "POST", body: form, signal });
 }
+
+export const original = (id) => `/api/items/${id}/picture`;
 
 export const media = (id) => `/api/items/${id}/media`;
 

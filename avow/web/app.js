@@ -2,12 +2,16 @@
 
 import * as about from "./about.js";
 import { FRESH, asksSomething, read, shownItem, write } from "./address.js";
-import { Offline, Refused, ask, search, thumbnail } from "./api.js";
-import { fill, find, icon, make, say } from "./build.js";
-import { forget, grid, waiting } from "./grid.js";
+import { Offline, Refused, ask, parameters, search, thumbnail } from "./api.js";
+import { button, fill, find, icon, make, say } from "./build.js";
+import * as filters from "./filters.js";
+import { chooser } from "./folders.js";
+import { forget, grouped, waiting } from "./grid.js";
+import { endless, grid } from "./list.js";
+import * as picked from "./picked.js";
 import * as risk from "./risk.js";
 import * as ticks from "./ticks.js";
-import { banner, state } from "./verdict.js";
+import { banner, state, tokenForm } from "./verdict.js";
 import { show as showWhy } from "./why.js";
 import { NOUNS, count, percent } from "./words.js";
 
@@ -16,6 +20,7 @@ const pictures = new Map(); // what was dropped, by the name it has in the addre
 let query = { ...FRESH };
 let answered = null; // the address of the question whose answer is on the page
 let shown = []; // hits in the order in which the page shows them
+let further = null; // the list behind them, of any length
 let pending = null;
 let index = null;
 let question = null; // the query of the last result, as the server understood it
@@ -37,14 +42,20 @@ async function arrive() {
   if (!same) await answer();
   const item = shownItem();
   if (item === null) find("why").close();
-  else open(shown.find((hit) => hit.id === item) ?? { id: item, path: "" }, false);
+  else open(shown.find((hit) => hit.id === item) ?? await listed(item) ?? { id: item, path: "" }, false);
 }
+
+// What was opened from the list behind the first answers, as far as it is known.
+const listed = (item) => further && further.find(item) >= 0 && further.get(further.find(item));
 
 async function answer() {
   pending?.abort();
   const mine = (pending = new AbortController());
   forget();
   ticks.clear();
+  picked.clear(query.text);
+  further = null;
+  fill(find("further"));
   answered = write(query);
   if (!asksSomething(query)) return welcome();
   const picture = query.picture ? pictures.get(query.picture) : null;
@@ -54,24 +65,23 @@ async function answer() {
   fill(find("shown"), waiting(Math.min(query.k, 12)));
   try {
     const result = await search(query, picture, mine.signal);
-    if (mine === pending) tell(result);
+    if (mine === pending) tell(result, picture);
   } catch (error) {
     if (mine === pending && error.name !== "AbortError") failed(error);
   }
 }
 
-function tell(result) {
+function tell(result, picture) {
   setState("told");
   online(true);
   document.title = query.text ? `${query.text} – Avow` : "Avow";
   question = result.query;
-  // what is refused has no probability to show: its number would contradict the verdict
-  const misses = result.near_misses.map((hit) => ({ ...hit, p_relevant: null }));
-  shown = [...result.hits, ...misses];
+  const [hits, misses] = [grouped(result.hits), grouped(result.near_misses)];
+  shown = [...hits, ...misses];
   fill(find("verdict"), banner(result, change));
-  const likely = result.hits.filter((hit) => !(hit.p_relevant < UNLIKELY));
-  const rest = likely.length ? result.hits.filter((hit) => hit.p_relevant < UNLIKELY) : [];
-  const first = likely.length ? likely : result.hits;
+  const likely = hits.filter((hit) => !(hit.p_relevant < UNLIKELY));
+  const rest = likely.length ? hits.filter((hit) => hit.p_relevant < UNLIKELY) : [];
+  const first = likely.length ? likely : hits;
   const seen = shown.some((hit) => hit.kind === "video") ? query.kind : "picture";
   const noun = (many) => count(many, ...NOUNS[query.kind === "text" ? "text" : seen]);
   fill(
@@ -80,6 +90,22 @@ function tell(result) {
     rest.length ? folded(`${noun(rest.length)} more, each less than ${percent(UNLIKELY)} likely to fit`, rest) : null,
     misses.length ? folded(`Show the nearest ${noun(misses.length)} all the same`, misses) : null,
   );
+  const had = result.hits.length;
+  const left = result.uncertainty.K - had;
+  if (had && left > 0 && !/\bp\s*>=/i.test(query.where)) offerMore(had, left, picture);
+}
+
+function offerMore(had, left, picture) {
+  const show = () => {
+    further = endless({
+      total: left, open, question, label: "Further answers, best first",
+      load: async (offset, k) => (await search({ ...query, k, offset: had + offset }, picture)).hits,
+    });
+    fill(find("further"), make("h2", { class: "section" }, "Further answers, best first"), further);
+    further.focus();
+  };
+  const words = `Show more: ${count(left, "other", "others")}, best first`;
+  fill(find("further"), button("act more", show, words));
 }
 
 // the button goes with the line it stands in, so the focus moves
@@ -111,15 +137,19 @@ async function welcome() {
   fill(find("verdict"));
   shown = [];
   try {
-    const page = await ask(`/api/items?kind=image&limit=24`);
+    const page = (offset, limit) => ask(`/api/items?${parameters({ kind: "image", offset, limit })}`);
+    const first = await page(0, 100);
     online(true);
     if (document.body.dataset.state !== "home") return;
-    shown = page.items;
-    if (!page.total) return fill(find("shown"), emptyIndex());
+    if (!first.total) return fill(find("shown"), emptyIndex());
+    further = endless({
+      total: first.total, known: first.items, open, wall: true, label: "Your pictures, newest first",
+      load: async (offset, limit) => (await page(offset, limit)).items,
+    });
     fill(
       find("shown"),
-      make("h2", { class: "section" }, `From your ${count(page.total, ...NOUNS[kindOf(page.items)])}`),
-      grid(page.items, { open, wall: true, label: "Some of your pictures" }),
+      make("h2", { class: "section" }, `Your ${count(first.total, ...NOUNS[kindOf(first.items)])}`),
+      further,
     );
   } catch (error) {
     failed(error);
@@ -129,9 +159,9 @@ async function welcome() {
 const kindOf = (items) => (items.some((one) => one.kind === "video") ? "image" : "picture");
 
 function emptyIndex() {
-  const first = make("p", {}, "Put some in with ", make("code", {}, "avow index FOLDER"), ".");
   const box = state("empty", "There are no pictures here yet", []);
-  box.append(first);
+  if (index?.may_add) box.append(chooser(about.follow), make("div", { class: "job-place", role: "status" }));
+  else box.append(make("p", {}, "Put some in with ", make("code", {}, "avow index FOLDER"), "."));
   return box;
 }
 
@@ -169,22 +199,6 @@ async function retry() {
   await begin();
 }
 
-function tokenForm() {
-  const box = state("locked", "This server asks for a token", [
-    "Open the address that “avow serve” printed, or enter the token here.",
-  ]);
-  const form = make(
-    "form",
-    { method: "get", action: "/", class: "act-row" },
-    make("label", { class: "unseen", for: "token" }, "Token"),
-    make("input", { id: "token", name: "token", type: "password", required: true, autocomplete: "off", class: "plain" }),
-    " ",
-    make("button", { type: "submit", class: "act" }, "Enter"),
-  );
-  box.append(form);
-  return box;
-}
-
 function setState(is) {
   document.body.dataset.state = is;
   find("shown").setAttribute("aria-busy", String(is === "asking"));
@@ -203,6 +217,7 @@ function fillForm() {
   }
   for (const key of ["text", "without", "where", "k", "kind"]) find(key).value = query[key];
   find("more").open ||= Boolean(query.without || query.where || query.kind !== "image");
+  filters.read();
   risk.set(query.risk);
   const address = query.like ? thumbnail(query.like, 128) : pictureAddress();
   const clip = clipName();
@@ -267,8 +282,11 @@ function open(hit, push = true) {
     const move = find("why").open ? "replaceState" : "pushState";
     history[move]({ drawer: true }, "", write(query, hit.id));
   }
-  const step = (by) => {
-    const next = shown[shown.findIndex((one) => one.id === hit.id) + by];
+  const step = async (by) => {
+    const at = shown.findIndex((one) => one.id === hit.id);
+    const place = at < 0 ? shown.length + (further?.find(hit.id) ?? -1) : at;
+    if (place < 0) return;
+    const next = shown[place + by] ?? await further?.get(place + by - shown.length);
     if (next) open(next);
   };
   showWhy(hit, {
@@ -314,9 +332,9 @@ function listen() {
   find("chosen-remove").addEventListener("click", removePicture);
   find("risk").addEventListener("input", risk.tell);
   find("risk").addEventListener("change", () => asksSomething(query) && submit());
-  for (const key of ["k", "kind"]) {
-    find(key).addEventListener("change", () => asksSomething(query) && submit());
-  }
+  const changed = () => asksSomething(query) && submit();
+  for (const key of ["k", "kind"]) find(key).addEventListener("change", changed);
+  filters.listen(changed);
   find("about-open").addEventListener("click", about.open);
   find("home").addEventListener("click", (event) => {
     event.preventDefault();
@@ -343,8 +361,11 @@ function listen() {
   listenForDrops();
   document.addEventListener("told", () => question?.text && ticks.learn(searchAgain));
   document.addEventListener("indexed", async () => {
+    const before = index?.images;
     await loadIndex();
-    if (document.body.dataset.state === "home") welcome();
+    if (index.images === before) return;
+    if (document.body.dataset.state !== "home") ticks.grown(index.images - before, searchAgain);
+    else if (!before || (!further?.contains(document.activeElement) && scrollY < innerHeight && !find("why").open)) welcome();
   });
 }
 

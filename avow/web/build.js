@@ -30,6 +30,20 @@ export function make(tag, given = {}, ...inside) {
   return element;
 }
 
+export const button = (kind, run, ...inside) => make("button", { type: "button", class: kind, onclick: run }, ...inside);
+
+// A button with a picture on it, and its name for those who do not see it.
+export const press = (shape, words, run) => make(
+  "button", { type: "button", class: "icon", "aria-label": words, title: words, onclick: run }, icon(shape),
+);
+
+// Names and values; those without a value are left out.
+export const facts = (pairs) => make("dl", { class: "facts" }, pairs.filter(([, value]) => value).map(
+  ([key, value]) => [make("dt", {}, key), make("dd", {}, value)],
+));
+
+export const note = (sentence) => make("p", { class: "note" }, sentence);
+
 export function icon(name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const strokes = {

@@ -1,41 +1,48 @@
-// Pictures in rows: what they show, how far to trust them, whether they fit.
+// One picture of a list: what it shows, how far to trust it, whether it fits.
 
 import { send, thumbnail } from "./api.js";
 import { icon, make, meter, say } from "./build.js";
+import { box, toggle } from "./picked.js";
 import { name, percent, span } from "./words.js";
 
 const said = new Map(); // what was said of an item for the question on the page
 
 export const forget = () => said.clear();
 
-export function grid(hits, { open, question, wall = false, label = "Answers" }) {
-  const shape = wall ? "grid wall" : hits.length < 4 ? "grid few" : "grid";
-  const list = make("ul", { class: shape, "aria-label": label });
-  hits.forEach((hit, place) => list.append(card(hit, place, { open, question, wall })));
-  list.addEventListener("keydown", (event) => walk(event, list));
-  return list;
+// Pictures that look the same are one answer, with the others behind it.
+export function grouped(hits) {
+  const heads = new Map();
+  for (const hit of hits) {
+    const head = hit.kind === "video" ? `v${hit.id}` : hit.same_as ?? hit.id;
+    if (heads.has(head)) heads.get(head).alike.push(hit);
+    else heads.set(head, { ...hit, alike: [] });
+  }
+  return [...heads.values()];
 }
 
-function card(hit, place, { open, question, wall }) {
+// isStop: whether the Tab key stops here.
+export function card(hit, isStop, { open, question, wall }) {
   const look = make(
     "button",
     {
       type: "button",
       class: "look",
       "data-id": hit.id,
-      tabindex: place === 0 ? "0" : "-1",
+      tabindex: isStop ? "0" : "-1",
       "aria-label": described(hit),
       onclick: () => open(hit),
     },
     face(hit, wall ? 256 : 512),
     hit.kind === "video" ? make("span", { class: "when" }, span(hit)) : null,
+    hit.alike?.length ? make("span", { class: "when same" }, `${hit.alike.length + 1} alike`) : null,
   );
-  look.addEventListener("focus", () => onlyStop(look));
-  if (wall) return make("li", { class: "card" }, look);
+  look.addEventListener("keydown", (event) => event.key === "x" && toggle(hit));
+  if (wall) return make("li", { class: "card" }, look, box(hit));
   return make(
     "li",
     { class: "card" },
     look,
+    box(hit),
     trust(hit),
     make(
       "div",
@@ -51,7 +58,8 @@ function described(hit) {
     ? "" : `, fits with ${percent(hit.p_relevant)}`;
   const when = hit.kind === "video" ? ` ${span(hit)}` : "";
   const what = hit.kind === "text" ? hit.text : `${name(hit.path)}${when}`;
-  return `${hit.rank ? `${hit.rank}. ` : ""}${what}${judged}`;
+  const more = hit.alike?.length ? `, ${hit.alike.length + 1} alike` : "";
+  return `${hit.rank ? `${hit.rank}. ` : ""}${what}${judged}${more}`;
 }
 
 export function face(hit, size) {
@@ -82,70 +90,36 @@ export function trust(hit) {
 
 // Yes and no; the one that is pressed takes back what it said.
 export function fits(id, question, words = false) {
-  const box = make("div", { class: "fits", role: "group", "aria-label": "Does it fit?" });
-  const button = (says, good, text) => make(
-    "button",
-    {
-      type: "button",
-      "data-says": says,
-      title: text,
-      "aria-label": words ? null : text,
-      onclick: () => tell(good),
-    },
-    icon(says),
-    words ? text : null,
-  );
-  const yes = button("yes", true, words ? "Yes" : "It fits");
-  const no = button("no", false, words ? "No" : "It does not fit");
-  const show = () => {
-    yes.setAttribute("aria-pressed", String(said.get(id) === true));
-    no.setAttribute("aria-pressed", String(said.get(id) === false));
-  };
   const tell = async (good) => {
-    const before = said.get(id);
-    const now = before === good ? null : good;
+    const now = said.get(id) === good ? null : good;
     try {
       await send("/api/feedback", { query: question, item_id: id, good: now });
     } catch (error) {
-      say(error.message);
-      return;
+      return say(error.message);
     }
-    remember(id, now);
-    const undo = { name: "Undo", run: () => tell(good) };
+    if (now === null) said.delete(id);
+    else said.set(id, now);
+    document.dispatchEvent(new CustomEvent("told", { detail: id }));
     if (now === null) say("Taken back.");
-    else say(now ? "Noted: it fits." : "Noted: it does not fit.", undo);
+    else say(now ? "Noted: it fits." : "Noted: it does not fit.", { name: "Undo", run: () => tell(good) });
   };
-  const remember = (which, now) => {
-    if (now === null) said.delete(which);
-    else said.set(which, now);
-    document.dispatchEvent(new CustomEvent("told", { detail: which }));
-  };
-  document.addEventListener("told", (event) => event.detail === id && show());
-  show();
-  if (words) box.append(make("span", { "aria-hidden": "true" }, "Does it fit?"));
-  box.append(yes, no);
-  return box;
-}
-
-// One picture of a grid is a stop of the Tab key; the arrows walk between them.
-function onlyStop(look) {
-  for (const other of look.closest(".grid").querySelectorAll(".look")) other.tabIndex = -1;
-  look.tabIndex = 0;
-}
-
-function walk(event, list) {
-  const looks = [...list.querySelectorAll(".look")];
-  const here = looks.indexOf(event.target.closest(".look"));
-  if (here < 0 || event.altKey || event.ctrlKey || event.metaKey) return;
-  const top = looks[0].offsetTop;
-  const wide = looks.filter((one) => one.offsetTop === top).length;
-  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: wide, ArrowUp: -wide };
-  let next = here + (steps[event.key] ?? 0);
-  if (event.key === "Home") next = 0;
-  if (event.key === "End") next = looks.length - 1;
-  if (next === here || !looks[next]) return;
-  event.preventDefault();
-  looks[next].focus();
+  const buttons = [["yes", true, "Yes", "It fits"], ["no", false, "No", "It does not fit"]].map(
+    ([says, good, short, long]) => {
+      const button = make(
+        "button",
+        { type: "button", "data-says": says, title: long, "aria-label": words ? null : long, onclick: () => tell(good) },
+        icon(says), words ? short : null,
+      );
+      const show = () => button.setAttribute("aria-pressed", String(said.get(id) === good));
+      document.addEventListener("told", (event) => event.detail === id && show());
+      show();
+      return button;
+    },
+  );
+  return make(
+    "div", { class: "fits", role: "group", "aria-label": "Does it fit?" },
+    words ? make("span", { "aria-hidden": "true" }, "Does it fit?") : null, buttons,
+  );
 }
 
 export function waiting(many) {

@@ -2,7 +2,7 @@
 
 import { ask, media, thumbnail } from "./api.js";
 import { fill, find, make } from "./build.js";
-import { grid } from "./grid.js";
+import { grid } from "./list.js";
 import { name, span } from "./words.js";
 
 // The browser stops by itself at the end that stands in the address.

@@ -1,7 +1,8 @@
 // What ticks change: told after each of them, in a line below the verdict.
 
 import { send } from "./api.js";
-import { fill, find, make } from "./build.js";
+import { button, fill, find, make } from "./build.js";
+import { count, percent } from "./words.js";
 
 let busy = false;
 let again = false; // another tick came while the server was learning from the last
@@ -25,15 +26,20 @@ export async function learn(search) {
   }
 }
 
+// New pictures came in since the question was answered.
+export function grown(many, search) {
+  const words = `${count(many, "picture is", "pictures are")} new since. `;
+  fill(find("ticks"), make("p", { class: "ticks" }, words, button("act", search, "Search again")));
+}
+
 function show(told, search) {
   if (!told.used) return clear();
+  const [before, after] = [told.error_before, told.error_after].map((error) => (error === null ? null : percent(Math.sqrt(error))));
+  const effect = before && after ? `Off by ${before} on average before, by ${after} now. ` : "";
+  const all = told.ticks + (told.more ?? 0);
   fill(
     find("ticks"),
-    make(
-      "p",
-      { class: "ticks" },
-      `${told.says} ${told.outlook} `,
-      make("button", { type: "button", class: "act", onclick: search }, "Search again with it"),
-    ),
+    make("p", { class: "ticks" }, `${told.says} ${effect}${told.outlook} `, button("act", search, "Search again with it")),
+    make("progress", { max: all, value: told.ticks, "aria-label": `${told.ticks} of about ${all} ticks` }),
   );
 }

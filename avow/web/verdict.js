@@ -1,7 +1,7 @@
 // The verdict in plain words, before any picture.
 
-import { icon, make } from "./build.js";
-import { VERDICTS, percent } from "./words.js";
+import { button, facts, icon, make } from "./build.js";
+import { VERDICTS, count, percent } from "./words.js";
 
 // search: what the buttons in it do, given the part of the question that changes.
 export function banner(result, search) {
@@ -35,22 +35,19 @@ function sure(result) {
 // What may have been meant, and what was taken from the words and can be put back.
 function offers(told, search) {
   if (!told?.corrected && !told?.without) return null;
-  const button = (kind, change, ...inside) => make(
-    "button", { type: "button", class: kind, onclick: () => search(change) }, ...inside,
-  );
   return make(
     "p",
     { class: "offers" },
     told.corrected
-      ? button("act", { text: told.corrected, rewrite: true }, `Search for “${told.corrected}”`)
+      ? button("act", () => search({ text: told.corrected, rewrite: true }), `Search for “${told.corrected}”`)
       : null,
-    told.without ? chip(told.without, button) : null,
+    told.without ? chip(told.without, search) : null,
   );
 }
 
-function chip(without, button) {
+function chip(without, search) {
   const cross = make("span", { "aria-hidden": "true" }, " ×");
-  const made = button("chip", { rewrite: false }, `without ${without}`, cross);
+  const made = button("chip", () => search({ rewrite: false }), `without ${without}`, cross);
   made.title = "Search for the words as they were typed";
   return made;
 }
@@ -60,14 +57,25 @@ function doubts(sentences) {
   return make("ul", { class: "doubts" }, sentences.map((one) => make("li", {}, one)));
 }
 
-// u means nothing without K, tau and the evidence function, so they are shown together.
+// In words that everybody knows; what research compares is one level below.
 function numbers(result) {
-  const said = result.uncertainty;
-  if (!said || said.u === null || said.u === undefined) return null;
-  const line = `Uncertainty u = ${said.u.toPrecision(3)} over K = ${said.K} candidates `
-    + `(τ = ${said.tau}, ${said.evidence} evidence).`;
+  const [said, many] = [result.uncertainty, result.how_many];
+  if (!said) return null;
+  const about = (number) => (number < 10 ? +number.toFixed(1) : Math.round(number));
+  const pairs = [
+    ["Looked at", count(said.K, "picture or text", "pictures or texts")],
+    ["That one of these fits", result.trust === null ? null : percent(result.trust)],
+    ["That the first one fits", result.hits[0]?.p_relevant === undefined ? null : percent(result.hits[0].p_relevant)],
+    ["Fit in all", many && `about ${about(many.expected)}; four times out of five ${about(many.low)} to ${about(many.high)}`],
+  ];
+  const known = said.u !== null && said.u !== undefined;
+  // u means nothing without K, tau and the evidence function, so they are shown together
+  const research = known ? `Uncertainty u = ${said.u.toPrecision(3)} over K = ${said.K} candidates `
+    + `(τ = ${said.tau}, ${said.evidence} evidence).` : "";
   return make(
-    "details", { class: "numbers" }, make("summary", {}, "Numbers"), make("p", {}, line),
+    "details", { class: "numbers" }, make("summary", {}, "Numbers"),
+    facts(pairs),
+    known ? make("details", {}, make("summary", {}, "For research"), make("p", {}, research)) : null,
   );
 }
 
@@ -78,8 +86,20 @@ export function state(is, title, sentences, action = null) {
     icon(is),
     make("h2", {}, title),
     sentences.map((one) => make("p", {}, one)),
-    action
-      ? make("button", { type: "button", class: "act", onclick: action.run }, action.name)
-      : null,
+    action ? button("act", action.run, action.name) : null,
   );
+}
+
+export function tokenForm() {
+  const box = state("locked", "This server asks for a token", [
+    "Open the address that “avow serve” printed, or enter the token here.",
+  ]);
+  box.append(make(
+    "form",
+    { method: "get", action: "/" },
+    make("input", { id: "token", name: "token", type: "password", required: true, autocomplete: "off", class: "plain", "aria-label": "Token" }),
+    " ",
+    make("button", { type: "submit", class: "act" }, "Enter"),
+  ));
+  return box;
 }

@@ -1,8 +1,10 @@
 // The drawer of one picture: what of it spoke to which word, and what is like it.
 
-import { ask, parameters } from "./api.js";
-import { fill, find, icon, make } from "./build.js";
-import { face, fits, grid, trust } from "./grid.js";
+import { ask, media, original, parameters } from "./api.js";
+import { button, facts, fill, find, make, note, press, say } from "./build.js";
+import { face, fits, trust } from "./grid.js";
+import { grid } from "./list.js";
+import { box } from "./picked.js";
 import { player, strip } from "./player.js";
 import { bytes, clock, count, name, percent, span } from "./words.js";
 
@@ -11,11 +13,14 @@ let turn = 0; // answers for a picture that is no longer shown are dropped
 export async function show(hit, around) {
   const mine = ++turn;
   const panel = find("why");
-  const parts = Object.fromEntries(["beside", "words", "facts", "similar"].map((one) => [one, make("div")]));
-  fill(panel, bar(hit, around), picture(hit, around), Object.values(parts));
+  const parts = Object.fromEntries(["alike", "beside", "words", "facts", "similar"].map((one) => [one, make("div")]));
+  fill(panel, bar(hit, around), picture(hit, around), make("div", { class: "told" }, Object.values(parts)));
   if (!panel.open) panel.showModal();
   panel.scrollTop = 0;
   const current = () => mine === turn;
+  if (hit.alike?.length) {
+    fill(parts.alike, make("h3", {}, "The same picture"), grid(hit.alike, { open: around.jump, wall: true, label: "Pictures that look the same" }));
+  }
   await Promise.all([
     explain(hit, around, parts.words, current),
     tellFacts(hit, parts.facts, current),
@@ -25,50 +30,79 @@ export async function show(hit, around) {
 }
 
 function bar(hit, { step, close }) {
-  const move = (by, shape, words) => make(
-    "button",
-    { type: "button", class: "icon", "aria-label": words, title: words, onclick: () => step(by) },
-    icon(shape),
-  );
   return make(
     "header",
     {},
     make("h2", { id: "why-name", title: hit.path }, name(hit.path) || "A text"),
-    move(-1, "back", "The picture before (left arrow)"),
-    move(1, "on", "The next picture (right arrow)"),
-    make(
-      "button",
-      { type: "button", class: "icon", "aria-label": "Close (Escape)", onclick: close },
-      icon("close"),
-    ),
+    press("back", "The picture before (left arrow)", () => step(-1)),
+    press("on", "The next picture (right arrow)", () => step(1)),
+    press("close", "Close (Escape)", close),
   );
 }
 
-function picture(hit, { question }) {
+function picture(hit, around) {
   const playing = hit.kind === "video" && hit.end !== undefined;
-  const shape = playing ? player(hit) : face(hit, 1024);
+  const shape = playing ? player(hit) : face(hit, 1536);
   const heated = make("div", { class: "heated", id: "heated" }, shape);
   const shown = heated.querySelector("img");
   if (shown) shown.alt = name(hit.path);
   if (hit.width && hit.height) fit(heated, hit.width / hit.height);
+  const figure = make("figure", { class: "pictured" }, heated);
+  swipe(figure, around.step);
   return make(
     "div",
-    {},
-    make("figure", { class: "pictured" }, heated),
+    { class: "stage" },
+    figure,
     hit.p_relevant === undefined ? null : trust(hit),
     make(
       "div",
       { class: "below-picture", id: "below-picture" },
-      question ? fits(hit.id, question, true) : null,
+      around.question ? fits(hit.id, around.question, true) : null,
     ),
+    hit.kind === "text" ? null : tools(hit, around),
   );
 }
 
-// The place has the picture's own shape, so that the heat lies exactly over it.
-function fit(heated, ratio) {
-  heated.style.aspectRatio = String(ratio);
-  heated.style.width = `min(100%, ${(58 * ratio).toFixed(1)}vh)`;
+function tools(hit, { openLike }) {
+  const address = hit.kind === "video" ? media(hit.id) : original(hit.id);
+  const link = (words, more) => make("a", { class: "plain", href: address, ...more }, words);
+  return make(
+    "div",
+    { class: "below-picture", id: "tools" },
+    link("Open original", { target: "_blank" }),
+    link("Download", { download: name(hit.path) || true }),
+    button("plain", () => copy(hit.path), "Copy path"),
+    button("plain", () => openLike(hit), "More like this"),
+    box(hit, "Pick"),
+  );
 }
+
+// Without a secure connection there is no clipboard for scripts, but there is for selections.
+async function copy(path) {
+  try {
+    await navigator.clipboard.writeText(path);
+  } catch {
+    const field = make("textarea", { class: "unseen" });
+    field.value = path;
+    find("why").append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+  say(`Copied: ${path}`);
+}
+
+function swipe(figure, step) {
+  let from = null;
+  figure.addEventListener("touchstart", ({ touches }) => (from = touches.length > 1 ? null : touches[0]), { passive: true });
+  figure.addEventListener("touchend", ({ changedTouches: [to] }) => {
+    const [x, y] = from ? [to.clientX - from.clientX, to.clientY - from.clientY] : [0, 0];
+    if (Math.abs(x) > 40 && Math.abs(x) > 2 * Math.abs(y)) step(x < 0 ? 1 : -1);
+  });
+}
+
+// The place has the picture's own shape, so that the heat lies exactly over it.
+const fit = (heated, ratio) => heated.style.setProperty("--ratio", String(ratio));
 
 async function explain(hit, { text }, place, current) {
   if (!text || hit.kind === "text") return;
@@ -91,8 +125,6 @@ const WORDS = "The longer the line under a word, the more the match of the key f
   + "a red one speaks against it.";
 const READING = "The longer the line under a word, the more the match rests on it; a red one "
   + "speaks against it. Warm places of the picture carry the match; press a word for its own.";
-
-const note = (sentence) => make("p", { class: "note" }, sentence);
 
 function overlay(hit, text) {
   const address = (words) => `/api/items/${hit.id}/explain/heat?${parameters({ text: words })}`;
@@ -121,27 +153,18 @@ function list(told, heat) {
   const most = Math.max(...told.words.map((one) => Math.abs(one.weight)), 1e-9);
   const all = make("ul", { class: "words", "aria-label": "Words" });
   told.words.forEach((one) => {
+    if (one.weight === null) return all.append(make("li", { class: "idle" }, one.word));
     const line = make("i", { "data-against": one.weight < 0 });
     line.style.width = `${Math.round((Math.abs(one.weight) / most) * 100)}%`;
     const press = () => {
-      const on = button.getAttribute("aria-pressed") !== "true";
-      for (const other of all.querySelectorAll(".word")) other.setAttribute("aria-pressed", "false");
-      button.setAttribute("aria-pressed", String(on));
+      const on = word.getAttribute("aria-pressed") !== "true";
+      for (const other of all.querySelectorAll(".word")) other.setAttribute("aria-pressed", String(on && other === word));
       heat?.of(on ? one.word : null);
     };
-    const button = make(
-      "button",
-      {
-        type: "button",
-        class: "word",
-        "aria-pressed": "false",
-        "aria-label": `${one.word}: ${one.weight < 0 ? "against" : "for"}, weight ${one.weight.toFixed(3)}`,
-        onclick: press,
-      },
-      one.word,
-      line,
-    );
-    all.append(make("li", {}, button));
+    const word = button("word", press, one.word, line);
+    word.setAttribute("aria-label", `${one.word}: ${one.weight < 0 ? "against" : "for"}, weight ${one.weight.toFixed(3)}`);
+    word.setAttribute("aria-pressed", "false");
+    all.append(make("li", {}, word));
   });
   return all;
 }
@@ -160,26 +183,21 @@ async function tellFacts(hit, place, current) {
     find("why-name").textContent = name(item.path);
     if (item.kind === "video") fill(find("heated"), player(item));
   }
-  const facts = [
+  const pairs = [
     ["File", item.path],
     ["Moment", item.kind === "video" && `${span({ ...item, ...hit })} of ${clock(item.duration)}`],
     ["Size", item.width ? `${item.width} × ${item.height}, ${bytes(item.size)}` : bytes(item.size)],
-    ["Taken", item.taken],
+    ["Taken", item.taken?.replace("T", " ") ?? "unknown"],
+    ["Place", item.latitude !== null && `${item.latitude}, ${item.longitude}`],
     ["Tags", item.tags?.join(", ")],
     ["Similarity", hit.similarity?.toFixed(4)],
     ["Fits with", hit.p_relevant === null || hit.p_relevant === undefined
       ? null : percent(hit.p_relevant)],
-  ].filter(([, value]) => value);
-  fill(
-    place,
-    make("h3", {}, "File"),
-    make("dl", { class: "facts" }, facts.map(([key, value]) => [
-      make("dt", {}, key), make("dd", {}, value),
-    ])),
-  );
+  ];
+  fill(place, make("h3", {}, "File"), facts(pairs));
 }
 
-async function tellSimilar(hit, { openLike, jump }, place, current) {
+async function tellSimilar(hit, { jump }, place, current) {
   let found;
   try {
     found = await ask(`/api/items/${hit.id}/similar?k=8`);
@@ -192,10 +210,6 @@ async function tellSimilar(hit, { openLike, jump }, place, current) {
     place,
     make("h3", {}, "Like this one"),
     grid(others.slice(0, 8), { open: jump, wall: true, label: count(others.length, "similar picture", "similar pictures") }),
-    make("p", { class: "below-picture" }, make(
-      "button", { type: "button", class: "plain", onclick: () => openLike(hit) },
-      "Search with this picture",
-    )),
   );
 }
 

@@ -100,11 +100,10 @@ class OnnxEncoder(Encoder):
         ]
         return np.concatenate([np.empty((0, self.dim), np.float32), *parts])
 
-    def encode_without_cells(
-        self, pixels: UInt8[np.ndarray, "size size 3"]
-    ) -> Float32[np.ndarray, "variants dim"]:
-        cells = self.grid**2
-        return self._visual(pixels[None], np.vstack([np.ones(cells), 1 - np.eye(cells)]) > 0)
+    def encode_cells(
+        self, pixels: UInt8[np.ndarray, "size size 3"], present: Bool[np.ndarray, "ways cells"]
+    ) -> Float32[np.ndarray, "ways dim"]:
+        return self._visual(pixels[None], present)
 
     def encode_texts(self, texts: Sequence[str]) -> Float32[np.ndarray, "items dim"]:
         rows = token_ids(self._tokeniser, texts, self.longest)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Num
+from jaxtyping import Bool, Float, Num
 from PIL import Image
 from torch import Tensor
 
@@ -149,15 +149,13 @@ class ModelEncoder(Encoder):
             for view in self.networks
         )
 
-    def encode_without_cells(
-        self, pixels: Num[np.ndarray, "..."]
-    ) -> Float[np.ndarray, "variants dim"]:
-        regions = self.regions(pixels[None])
-        count = regions.features.shape[1]
-        present = torch.cat([torch.ones(1, count), 1 - torch.eye(count)]).bool()
-        boxes = None if regions.boxes is None else regions.boxes.expand(count + 1, -1, -1)
-        features = regions.features.expand(count + 1, -1, -1)
-        return self.encode_regions(Regions(features, present, boxes))
+    def encode_cells(
+        self, pixels: Num[np.ndarray, "..."], present: Bool[np.ndarray, "ways cells"]
+    ) -> Float[np.ndarray, "ways dim"]:
+        regions, count = self.regions(pixels[None]), len(present)
+        boxes = None if regions.boxes is None else regions.boxes.expand(count, -1, -1)
+        features = regions.features.expand(count, -1, -1)
+        return self.encode_regions(Regions(features, torch.from_numpy(present), boxes))
 
     def encode_texts(self, texts: Sequence[str]) -> Float[np.ndarray, "items dim"]:
         table = TokenTable.from_captions(self.model.tokeniser, texts)

@@ -12,6 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from avow.core.camera import place_of, without_place
 from avow.core.moments import Moment
 from avow.core.searching import LONGEST_TEXT
 from avow.retrieval.store.indexed_folders import outside
@@ -41,6 +42,9 @@ class Item:
     same_as: int | None
     tags_total: int = 0
     """How many there are."""
+    latitude: float | None = None
+    """Where a camera says it was; None where it does not say."""
+    longitude: float | None = None
 
     @property
     def moment(self) -> Moment | None:
@@ -79,11 +83,14 @@ def read_items(link: sqlite3.Connection, ids: list[int], index: Path) -> dict[in
 def _item(row: tuple[Any, ...], tags: list[str]) -> Item:
     """A row of the catalogue, within the bounds of what is shown."""
     number, kind, path, part, text, *rest = row[:11]
+    place, tags = place_of(tags) or (None, None), without_place(tags)
     return Item(
         *(number, kind, path, part, None if text is None else text[:LONGEST_TEXT], *rest),
         tags=tuple(tag[:TAG_LETTERS] for tag in tags[:TAGS_SHOWN]),
         same_as=row[11],
         tags_total=len(tags),
+        latitude=place[0],
+        longitude=place[1],
     )
 
 

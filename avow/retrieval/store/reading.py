@@ -5,21 +5,19 @@ they raise is a reason to skip the file; only formats named here are decoded at 
 """
 
 import csv
-import datetime
 import hashlib
 import io
 import json
 import os
-import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps
+from PIL import Image, ImageOps
 
-from avow.core import photographs
+from avow.core import camera, photographs
 from avow.core.formats import (
     NEEDS_PYAV,
     is_picture,
@@ -39,8 +37,6 @@ LONGEST_TAG = 200
 """Characters; a longer tag is left out, as a cut one would be another."""
 _LONGEST_PART = 1000
 _READ_AT_ONCE = 2**20
-_KEYWORDS = 0x9C9E
-_MOMENT = re.compile(r"(\d{4}):(\d\d):(\d\d)(?: (\d\d):(\d\d):(\d\d))?", re.ASCII)
 
 
 class Unreadable(Exception):
@@ -168,14 +164,14 @@ def _picture(
 ) -> Fresh:
     try:
         with photographs.opened(io.BytesIO(data)) as photograph:
-            taken, keywords = _taken(photograph.exif), _keywords(photograph.exif)
+            taken, words = camera.taken(photograph.exif), _words(photograph.exif)
             prepared = prepare(photograph.image)
             look = difference_hash(photograph.image)
     except photographs.Unreadable as error:
         needs_package = error.reason == "package" and may_be_readable_now(suffix) is not None
         raise Unreadable(str(error), again=needs_package) from error
     size = photograph.width, photograph.height
-    return Fresh("", "image", content, None, *size, taken, look, keywords, prepared)
+    return Fresh("", "image", content, None, *size, taken, look, words, prepared)
 
 
 def difference_hash(photograph: Image.Image) -> int:
@@ -186,27 +182,9 @@ def difference_hash(photograph: Image.Image) -> int:
     return int.from_bytes(bits, "big", signed=True)
 
 
-def _taken(exif: Image.Exif) -> str | None:
-    """When a camera says it took the picture; what it wrote may be anything."""
-    try:
-        inner = exif.get_ifd(ExifTags.IFD.Exif)
-        written = inner.get(ExifTags.Base.DateTimeOriginal) or exif.get(ExifTags.Base.DateTime)
-        match = _MOMENT.match(str(written or ""))
-        if not match:
-            return None
-        year, month, day, hour, minute, second = map(int, match.groups("0"))
-        return datetime.datetime(year, month, day, hour, minute, second).isoformat()
-    except Exception:
-        return None
-
-
-def _keywords(exif: Image.Exif) -> tuple[str, ...]:
-    """Words that photo software keeps with a picture, as Windows writes them."""
-    written = exif.get(_KEYWORDS)
-    if not isinstance(written, bytes):
-        return ()
-    words = written.decode("utf-16-le", "ignore").rstrip("\0").split(";")
-    return _bounded(words)
+def _words(exif: Image.Exif) -> tuple[str, ...]:
+    """The tags of a picture: its place first, which no number of words pushes out."""
+    return _bounded([*camera.place_tags(exif), *camera.keywords(exif)])
 
 
 def _decoded(data: bytes) -> str:

@@ -1,0 +1,126 @@
+"""Chosen items as one archive: the files of pictures and videos as they are, piece by piece.
+
+Nothing is gathered in memory: an archive of any size goes out while it is made. A file that
+cannot be handed out is named with its reason in a list at the end of the archive.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
+
+from fastapi import APIRouter, Form
+from fastapi.responses import StreamingResponse
+
+from avow.api import videos
+from avow.api.limits import LARGEST_ID
+from avow.api.pictures import confined, media_type
+from avow.api.refusals import Refusal
+from avow.api.searching import REFUSALS
+from avow.api.service import Here, Service
+
+MOST = 10_000
+"""Items of one archive."""
+LEFT_OUT = "left out.txt"
+_AT_ONCE = 2**20
+router = APIRouter(prefix="/api/export", responses=REFUSALS)
+
+
+@router.post(
+    "/zip",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/zip": {}}}},
+)
+async def export_zip(
+    here: Here, ids: Annotated[str, Form(description="Numbers of items, between commas.")]
+) -> StreamingResponse:
+    """The files of some items, as they are, in an archive."""
+    numbers = _numbers(ids)
+    files, left_out = await here.reading.run(_files, here, numbers)
+    if not files:
+        raise Refusal(404, f"None of these files can be handed out: {left_out[0]}")
+    headers = {"Content-Disposition": 'attachment; filename="avow.zip"'}
+    return StreamingResponse(
+        zipped(files, left_out), media_type="application/zip", headers=headers
+    )
+
+
+def zipped(files: Sequence[tuple[Path, str]], left_out: Sequence[str] = ()) -> Iterator[bytes]:
+    """An archive of files under some names, in pieces."""
+    out, left = _Pieces(), list(left_out)
+    with ZipFile(out, "w", ZIP_STORED) as archive:  # type: ignore[arg-type]
+        for path, name in files:
+            try:
+                source = path.open("rb")
+                about = ZipInfo.from_file(path, name, strict_timestamps=False)
+            except OSError as error:
+                left.append(f"{name}: {error.strerror}")
+                continue
+            with source, archive.open(about, "w", force_zip64=True) as target:
+                while piece := source.read(_AT_ONCE):
+                    target.write(piece)
+                    yield out.take()
+        if left:
+            archive.writestr(LEFT_OUT, "\n".join(left) + "\n")
+    yield out.take()
+
+
+class _Pieces:
+    """What an archive writes, until it is taken."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def write(self, piece: bytes) -> int:
+        self._held += piece
+        return len(piece)
+
+    def flush(self) -> None:
+        """Nothing waits elsewhere."""
+
+    def take(self) -> bytes:
+        taken, self._held = bytes(self._held), bytearray()
+        return taken
+
+
+def _numbers(ids: str) -> list[int]:
+    parts = [part.strip() for part in ids.split(",")]
+    if not all(part.isdecimal() and len(part) < 17 for part in parts):
+        raise Refusal(422, "'ids' is not usable: expected numbers of items between commas.")
+    numbers = list(dict.fromkeys(map(int, parts)))
+    if len(numbers) > MOST or max(numbers) > LARGEST_ID:
+        raise Refusal(422, f"'ids' is not usable: expected at most {MOST} numbers of items.")
+    return numbers
+
+
+def _files(here: Service, numbers: Sequence[int]) -> tuple[list[tuple[Path, str]], list[str]]:
+    """Files with names that differ, each once, and why others are left out."""
+    folders = here.retriever.library.folders()
+    chosen: dict[Path, str] = {}
+    names: set[str] = set()
+    left_out = []
+    for number in numbers:
+        try:
+            item = here.read_item(number)
+            if item.kind == "text":
+                raise Refusal(404, "a text has no picture to hand out")
+            path = confined(item.path, folders)
+            # only what is a picture or a video goes out, as one by one
+            (media_type if item.kind == "image" else videos.media_type)(path)
+        except Refusal as error:
+            left_out.append(f"item {number}: {error.detail}")
+            continue
+        if path not in chosen:
+            chosen[path] = _free_name(Path(item.path).name, names)
+    return list(chosen.items()), left_out
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    stem, suffix = os.path.splitext(name)
+    free, count = name, 1
+    while free.casefold() in taken:
+        count += 1
+        free = f"{stem} ({count}){suffix}"
+    taken.add(free.casefold())
+    return free
