@@ -76,7 +76,7 @@ def serve(
             from avow.api import create_app
 
             hosts = [host, *(allow_host or [])]
-            app = create_app(_open(index, model, allow_code), token=token, hosts=hosts)
+            app = create_app(open_index(index, model, allow_code), token=token, hosts=hosts)
         address = _address(host, listening.getsockname()[1], token)
         typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
         if show:
@@ -84,7 +84,7 @@ def serve(
         run(app, listening)
 
 
-def _open(index: Path | None, model: str | None, allow_code: bool = False) -> "Retriever":
+def open_index(index: Path | None, model: str | None, allow_code: bool = False) -> "Retriever":
     from avow.retrieval.search import Retriever
 
     # one question is too small to share out
