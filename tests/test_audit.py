@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from samples import small_recipe, write_precomp
+from search_samples import save_toy
 from test_training import as_toml
 from typer.testing import CliRunner
 
@@ -31,7 +32,7 @@ from avow.audit.pair_features import given_pairs, made_up_pairs, standing
 from avow.audit.wrong_pairs import suspect
 from avow.cli import app
 from avow.core.contracts import PairedDataset, Split
-from avow.core.errors import BadData, WrongCheckpoint, WrongTrust
+from avow.core.errors import BadData, WrongTrust
 from avow.data.noise import draw_noise
 from avow.data.opening import open_dataset
 from avow.data.readers.sample import build as open_sample
@@ -322,9 +323,10 @@ def test_a_model_knows_what_it_learnt_from():
 def test_a_folder_called_default_is_itself(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Model.from_pretrained("default").recipe.name == "default/photographs"
-    Path("default").mkdir()
-    with pytest.raises(WrongCheckpoint, match="There is no model in 'default'"):
-        Model.from_pretrained("default")
+    Path("default").mkdir()  # one without a model hides nothing
+    assert Model.from_pretrained("default").recipe.name == "default/photographs"
+    save_toy(Path("default"))
+    assert Model.from_pretrained("default").recipe.name == "toy"
 
 
 # --- the whole way ----------------------------------------------------------------------

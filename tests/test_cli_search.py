@@ -36,7 +36,7 @@ def test_json_is_one_object_and_nothing_else(command, place):
         *("query", "verdict", "trust", "uncertainty", "why"),
         *("understanding", "how_many", "hits", "near_misses"),
     ]
-    assert found["query"] == "a red dog"
+    assert found["query"]["text"] == "a red dog"
     assert found["verdict"] == "unjudged" and found["trust"] is None
     assert list(found["uncertainty"]) == ["u", "K", "tau", "evidence"]
     assert len(found["hits"]) == 10 and set(found["hits"][0]) >= HIT
@@ -84,7 +84,7 @@ def test_a_misspelt_word_is_told_with_the_command_to_type(command, shipped):
     # what is offered can be typed: it is understood, and has the options that were typed
     code, out, _ = command(*shlex.split(lines[1].removeprefix("Type: avow ")), "--json")
     found = json.loads(out)
-    assert found["query"] == "a red bicycle" and found["verdict"] != "not_understood"
+    assert found["query"]["text"] == "a red bicycle" and found["verdict"] != "not_understood"
     assert len(found["hits"] or found["near_misses"]) == 2
     assert not {"Type:", "Searched"} & set(command("search", "a bicycle", *typed)[1].split())
 
@@ -98,7 +98,7 @@ def test_yes_takes_the_suggested_spelling(command, shipped):
     _, out, _ = command(*typed, "--yes", "--json")
     taken = json.loads(out)
     _, out, _ = command("search", "a red bicycle", *typed[2:], "--json")
-    assert taken == json.loads(out) and taken["query"] == "a red bicycle"
+    assert taken == json.loads(out) and taken["query"]["text"] == "a red bicycle"
     _, out, _ = command(*typed, "--yes")
     assert "Not understood" not in out
     assert out.splitlines()[1] == "Searched for: a red bicycle"
@@ -140,7 +140,7 @@ def test_an_index_that_is_not_there(command, tmp_path):
 
 def test_an_empty_query(command, place):
     code, out, err = command("search", " ", "--index", place / "index")
-    assert (code, out) == (1, "") and err.startswith("avow: The query '' has no words.")
+    assert (code, out) == (2, "") and err.startswith("avow: The query '' has no words.")
 
 
 def test_another_model_is_refused(command, place, tmp_path):

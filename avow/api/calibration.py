@@ -5,6 +5,7 @@ from dataclasses import asdict
 from avow.api.answers import Calibration, RiskOffered, TicksUsed
 from avow.retrieval.calibrate import is_own, use_ticks
 from avow.retrieval.search import Retriever
+from avow.retrieval.status import how_far
 from avow.trust.policy import RISKS, SHOWN, Policy
 
 _MISSING = (
@@ -27,16 +28,10 @@ def calibration_of(retriever: Retriever) -> Calibration:
         )
     conditions = policy.conditions
     size = len(retriever.library.find(None, "image"))
-    source = conditions.transferred
-    how = f"Transferred from the {source} model, and fitted" if source else "Fitted"
     doubts = conditions.doubts(size, model=retriever.encoder.fingerprint)
     return Calibration(
         fitted=True,
-        why=(
-            f"{how} on galleries of {conditions.smallest} to {conditions.largest} pictures"
-            f"{'' if policy.line is None else ', adjusted by ticks'}; this one has {size}. "
-            f"An answer is wrong when none of the {SHOWN} best fits."
-        ),
+        why=f"{how_far(policy, size)} An answer is wrong when none of the {SHOWN} best fits.",
         conditions=asdict(conditions),
         doubts=doubts,
         default_risk=policy.default_risk,

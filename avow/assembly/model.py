@@ -323,14 +323,14 @@ def _open_tokeniser(home: Path) -> Tokeniser:
 
 def _model_folder(run: Path) -> Path:
     """The folder with the weights: `run` itself, or its best checkpoint."""
-    if run == Path(DEFAULT) and not run.exists():
-        return packaged_folder()
     recover(run)
     if (run / "avow.json").is_file():
         return run
     best = pointed(run, "best")
     if best is not None:
         return best
+    if run == Path(DEFAULT):  # also where a folder of that name holds something else
+        return packaged_folder()
     raise WrongCheckpoint(
         f"There is no model in {str(run)!r}. Expected a folder made by `avow train` or "
         "`save_pretrained`, or 'default' for the model that comes with Avow."

@@ -190,7 +190,7 @@ def write_cleaned(
                 _check_same(decision, split.image_ids[image], caption)
                 counts[decision.choice] += 1
                 if decision.choice == "move":
-                    row["image"] = photographs[_place(split, decision)]
+                    row |= _moved(dataset, name, decision, out)
                 if decision.choice == "wrong":
                     removed.append(row)
                     continue
@@ -232,13 +232,21 @@ def _lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def _place(split: Split, decision: Decision) -> int:
-    if decision.better_image not in split.image_ids:
-        raise BadData(
-            f"Pair {decision.pair} is to move to {decision.better_image!r}, which is no image "
-            f"of split {decision.split!r}. Expected one of its images; mend the decision."
-        )
-    return split.image_ids.index(decision.better_image)
+def _moved(dataset: PairedDataset, own: str, decision: Decision, out: Path) -> dict[str, str]:
+    """The better image and its split: the pair's own one before all others."""
+    for name in dict.fromkeys((own, *dataset.splits)):
+        split = dataset.splits[name]
+        if decision.better_image in split.image_ids:
+            place = split.image_ids.index(decision.better_image)
+            _check(dataset, name, split)
+            return {
+                "image": _relative((split.files or ())[place : place + 1], out)[0],
+                "split": name,
+            }
+    raise BadData(
+        f"Pair {decision.pair} is to move to {decision.better_image!r}, which is no image of "
+        f"{dataset.name!r}. Expected one of its images; mend the decision."
+    )
 
 
 def _relative(files: Sequence[Path], out: Path) -> list[str]:

@@ -19,6 +19,23 @@ Compare = Callable[
 """Similarities of some images with some captions of the part, one matrix per view."""
 
 
+@dataclass(frozen=True)
+class Origins:
+    """Which split each pair comes from, where all splits are judged as one."""
+
+    names: tuple[str, ...]
+    counts: tuple[int, ...]
+    """Pairs of each split, one split after the other."""
+
+    def of(self, pair: int) -> tuple[str, int]:
+        """The split of a pair, and its place there."""
+        for name, count in zip(self.names, self.counts, strict=True):
+            if pair < count:
+                return name, pair
+            pair -= count
+        raise IndexError(pair)
+
+
 @runtime_checkable
 class PairedSplit(Protocol):
     """Images and their captions; `assembly.pairs.FeaturedSplit` is one."""
@@ -90,3 +107,6 @@ class Judges:
     """Which pairs the models have learnt from; None: none."""
     judged_by: str
     device: str = "cpu"
+    split: str = "train"
+    origins: Origins | None = None
+    """Where each pair comes from, where all splits are judged as one."""

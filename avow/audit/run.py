@@ -14,10 +14,11 @@ import numpy as np
 from jaxtyping import Bool
 
 import avow
+from avow.audit.every_pair import restored
 from avow.audit.files import load_judged, save_judged, write_findings
 from avow.audit.judge import Audit, ErrorKind, audit, judge_part, steps
 from avow.audit.page import write_page
-from avow.audit.parts import PairedSplit, Part
+from avow.audit.parts import Origins, PairedSplit, Part
 from avow.core import checksums
 from avow.core.datasets import PairedDataset
 from avow.core.fingerprint import of_text
@@ -41,6 +42,8 @@ class AuditPlan:
     """Images that are compared with each other at once."""
     seed: int = 0
     error_kind: ErrorKind = "both"
+    origins: Origins | None = None
+    """Where each pair comes from, where all splits are judged as one."""
 
 
 def audit_parts(
@@ -67,6 +70,8 @@ def audit_parts(
             advance((part.views + 1) * len(part.captions))
         judged.append(part_judged)
     result = audit(whole, plan.split, judged, plan.seen, plan.seed, plan.error_kind)
+    if plan.origins is not None:
+        result = restored(result, plan.origins)
     about = _about(dataset, whole, result, plan)
     write_findings(result, out, plan.threshold)
     files = dict(zip(split_ids(dataset, plan.split), _files(dataset, plan.split), strict=True))

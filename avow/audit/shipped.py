@@ -7,38 +7,39 @@ folder of the audit, so that running it again encodes only captions.
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Float32, Int
-from tqdm import tqdm
 
 from avow.assembly.model_files import learnt_from, read_json
+from avow.assembly.photograph_vectors import photograph_vectors, photographs_of
+from avow.audit.every_pair import EVERY, every_pair, in_split
 from avow.audit.judge import refuse_too_few
 from avow.audit.parts import Compare, Judges, Pairs, Part, Progress
-from avow.core.datasets import PairedDataset, Split
+from avow.core.datasets import PairedDataset
 from avow.core.errors import BadData
-from avow.core.files import new_file
-from avow.core.fingerprint import of_bytes, of_text
-from avow.core.photographs import open_photograph
+from avow.core.fingerprint import of_bytes
 from avow.core.searching import Encoder
 
 VECTORS = "photographs.npz"
-_AT_ONCE = 64
-_READERS = 4
 
 
 def encoder_as_judge(
     encoder: Encoder, dataset: PairedDataset, split: str, out: Path, *, progress: bool = True
 ) -> Judges:
-    """An encoder judges every pair of the split whose photograph can be read."""
+    """An encoder judges every pair of the split whose photograph can be read.
+
+    split: the name of one; empty: all of them as one.
+    """
+    trained, origins = dataset, None
+    if not split:
+        (dataset, origins), split = every_pair(dataset), EVERY
     chosen = photographs_of(dataset, split)
     assert chosen is not None, "the split has photographs"
     out.mkdir(parents=True, exist_ok=True)
-    vectors = _vectors(encoder, chosen, out / VECTORS, progress)
+    vectors = photograph_vectors(encoder, chosen, out / VECTORS, progress)
     readable = np.flatnonzero(np.isfinite(vectors).all(1))
     if not len(readable):
         raise BadData(
@@ -50,20 +51,12 @@ def encoder_as_judge(
     refuse_too_few(pairs, split)
     part = EncodedPart(encoder, pairs, vectors[readable])
     home = getattr(encoder, "home", None)
-    learnt = split == "train" and home is not None and _has_learnt(home, dataset)
-    seen = np.ones(len(pairs.captions), bool) if learnt else None
-    return Judges(dataset, pairs, [part], seen, "judged by the model that comes with Avow")
-
-
-def photographs_of(dataset: PairedDataset, name: str) -> Split | None:
-    """The split called `name`; None where it has features and no photographs."""
-    if name not in dataset.splits:
-        raise BadData(
-            f"The dataset {dataset.name!r} has no split {name!r}. "
-            f"It has: {', '.join(dataset.splits)}."
-        )
-    split = dataset.splits[name]
-    return split if split.files is not None else None
+    seen = None
+    if home is not None and _has_learnt(home, trained):
+        kept = np.arange(len(pairs.captions)) if pairs.kept is None else pairs.kept
+        seen = in_split("train", split, kept, origins)
+    name = "judged by the model that comes with Avow"
+    return Judges(dataset, pairs, [part], seen, name, split=split, origins=origins)
 
 
 def _has_learnt(home: Path, dataset: PairedDataset) -> bool:
@@ -113,56 +106,3 @@ class EncodedPart(Part):
             return [self.views * (a @ b.T) for a, b in zip(left, right, strict=True)]
 
         return scores
-
-
-def _vectors(
-    encoder: Encoder, split: Split, cache_file: Path, progress: bool
-) -> Float32[np.ndarray, "images dim"]:
-    """One row per image of the split; rows of NaN for photographs that cannot be read."""
-    assert split.files is not None, "the split has photographs"
-    key = of_text([encoder.fingerprint, *map(_stamp, split.files)])
-    try:
-        with np.load(cache_file, allow_pickle=False) as stored:  # zip archives carry checksums
-            if str(stored["key"]) == key:
-                return stored["vectors"]
-    except Exception:
-        pass  # not there yet, or damaged in some way: it can be made again
-    vectors = np.full((len(split.files), encoder.dim), np.nan, np.float32)
-    with tqdm(total=len(split.files), desc="encoding", disable=not progress) as bar:
-        for places, pixels in _prepared(encoder, split.files):
-            vectors[places] = encoder.encode_prepared(pixels)
-            bar.update(len(places))
-    with new_file(cache_file) as fresh, fresh.open("r+b") as stream:
-        np.savez(stream, key=np.array(key), vectors=vectors)
-    return vectors
-
-
-def _prepared(
-    encoder: Encoder, files: Sequence[Path]
-) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Photographs as the encoder takes them, in batches; unreadable ones are left out."""
-
-    def prepare(file: Path) -> np.ndarray | None:
-        try:
-            return encoder.prepare(open_photograph(file))
-        except BadData:
-            return None
-
-    with ThreadPoolExecutor(_READERS) as readers:
-        for start in range(0, len(files), _AT_ONCE):
-            batch = islice(files, start, start + _AT_ONCE)
-            ready = [
-                (start + place, pixels)
-                for place, pixels in enumerate(readers.map(prepare, batch))
-                if pixels is not None
-            ]
-            if ready:
-                yield [place for place, _ in ready], np.stack([one for _, one in ready])
-
-
-def _stamp(file: Path) -> str:
-    try:
-        about = file.stat()
-    except OSError:
-        return f"{file}\0missing"
-    return f"{file}\0{about.st_size}\0{about.st_mtime_ns}"

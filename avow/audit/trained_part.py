@@ -68,8 +68,13 @@ class TrainedPart(Part):
         return scores
 
 
-def parted(split: FeaturedSplit, images: Sequence[str], model: Model) -> TrainedPart:
-    """What one model judges of a split: some of its images, by name."""
+def parted(
+    split: FeaturedSplit, images: Sequence[str], model: Model, start: int = 0
+) -> TrainedPart:
+    """What one model judges of a split: some of its images, by name.
+
+    start: pairs of other splits that come before, where several are judged as one.
+    """
     wanted = set(images)
     chosen = np.array([name in wanted for name in split.image_ids], bool)
     captions = np.flatnonzero(chosen[split.image_of])
@@ -82,4 +87,4 @@ def parted(split: FeaturedSplit, images: Sequence[str], model: Model) -> Trained
         place[split.image_of[captions]],
         split.boxes,
     )
-    return TrainedPart(model, inside, captions)
+    return TrainedPart(model, inside, start + captions)

@@ -1,8 +1,8 @@
 """The command line: `avow search`, `avow train` and the rest; `avow --help` lists them.
 
 Each command is one file; it parses, calls and prints. A mistake of the user ends in one
-sentence on stderr and exit code 1 (2 where the command itself was misspelt), never in a
-traceback; AVOW_DEBUG=1 shows the traceback all the same.
+sentence on stderr and exit code 1 (2 where the command, a query or a filter was misspelt),
+never in a traceback; AVOW_DEBUG=1 shows the traceback all the same.
 """
 
 import gc
@@ -21,13 +21,17 @@ from avow.cli.explain import explain
 from avow.cli.features import features
 from avow.cli.import_ import import_
 from avow.cli.index import index
+from avow.cli.mcp import mcp
 from avow.cli.methods import methods
 from avow.cli.recipes import recipes
 from avow.cli.search import search
 from avow.cli.serve import serve
+from avow.cli.similar import similar
+from avow.cli.status import status
 from avow.cli.train import train
 from avow.cli.trust import trust
-from avow.core.errors import AvowError, training_half
+from avow.cli.watch import watch
+from avow.core.errors import AvowError, BadQuery, training_half
 
 app = typer.Typer(
     name="avow",
@@ -36,9 +40,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS = (
-    *(index, search, explain, serve, calibrate, check),
+    *(index, search, similar, explain, serve, mcp, watch, status, calibrate, check),
     *(features, train, evaluate, trust, audit, import_, methods, recipes),
 )
+_MISSPELT = 2
 for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)
 
@@ -65,7 +70,7 @@ def root(
 def main() -> None:
     """Run the command line; the console script points here."""
     collecting = gc.isenabled()
-    if sys.argv[1:2] == ["search"]:
+    if sys.argv[1:2] in (["search"], ["similar"], ["status"]):
         gc.disable()  # it ends soon: a collection would only walk over what was imported
     try:
         with training_half("This command"):
@@ -74,7 +79,7 @@ def main() -> None:
         if os.environ.get("AVOW_DEBUG"):
             raise
         print(f"avow: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(_MISSPELT if isinstance(error, BadQuery) else 1) from None
     except OSError as error:
         if os.environ.get("AVOW_DEBUG") or error.filename is None:
             raise

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from avow.cli._options import AsJson
+from avow.core.places import index_folder
 
 
 def check(
@@ -20,10 +21,9 @@ def check(
 
     Reads every file, so it takes as long as that. Exit code 0: intact; 1: damaged.
     """
-    from avow.core.places import avow_home
+    folder = place or index_folder()
     from avow.retrieval.checking import check as damage_of
 
-    folder = place or avow_home() / "index"
     damage = damage_of(folder)
     if as_json:
         listed = [entry.to_dict() for entry in damage]

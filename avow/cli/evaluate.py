@@ -12,10 +12,13 @@ from avow.cli._options import AllowCode, Device, Features
 if TYPE_CHECKING:
     from avow.assembly.evaluate import Evaluation
     from avow.assembly.evaluate_runs import EvaluationPlan
+    from avow.core.datasets import PairedDataset
 
 Runs = Annotated[
     list[Path] | None,
-    typer.Argument(help="Folder made by `avow train`; several are also averaged."),
+    typer.Argument(
+        help="Folder made by `avow train`, or 'default'; several are also averaged."
+    ),
 ]
 Average = Annotated[
     Literal["similarity", "evidence"],
@@ -157,7 +160,26 @@ class _Chosen:
             return ways.judge_two_stage(self.runs[0], self.two_stage, self.shortlist, plan)
         if len(self.runs) > 1:
             return ways.judge_together(self.runs, plan, average=self.average)
+        if (dataset := self._photographs(plan)) is not None:
+            from avow.assembly.evaluate_photographs import judge_photographs
+            from avow.retrieval.encoders.opening import open_encoder
+
+            return judge_photographs(open_encoder(), dataset, plan)
         return ways.judge_run(self.runs[0], plan, against_fp32=self.against_fp32)
+
+    def _photographs(self, plan: "EvaluationPlan") -> "PairedDataset | None":
+        """What the model that comes with Avow can look at itself, without stored features."""
+        from avow.assembly.opening import read_about
+        from avow.assembly.photograph_vectors import photographs_of
+        from avow.core.places import DEFAULT, packaged_folder
+        from avow.data.opening import open_dataset
+
+        shipped = self.runs == [Path(DEFAULT)] and not (self.runs[0] / "avow.json").is_file()
+        if not shipped or plan.features is not None or self.against_fp32:
+            return None
+        data = plan.data or read_about(packaged_folder())["recipe"]["data"]["name"]
+        dataset = open_dataset(data)
+        return None if photographs_of(dataset, plan.split) is None else dataset
 
 
 def _print(evaluation: "Evaluation", layout: str, has_intervals: bool) -> None:

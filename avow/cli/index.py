@@ -88,7 +88,7 @@ def index(
     """
     from avow.retrieval.encoders.lazy import Deferred, unchanged
 
-    opened = partial(_open_encoder, device=device, allow_code=allow_code)
+    opened = partial(open_named, device=device, allow_code=allow_code)
     chosen = Deferred.named(model, cache(opened))
     plain = not (rebuild or dedupe or engine or half is not None)
     report = unchanged(folders, where, chosen, fps) if plain else None
@@ -115,12 +115,12 @@ def index(
     enough = report.new or report.changed or report.unchanged >= _FEWEST
     if model != "default" and not report.stopped and enough:
         report.trust = _transferred(where, chosen, transfer, allow_code, as_json)
-    _tell(report, as_json)
+    tell(report, as_json)
     if report.absent:
         raise typer.Exit(3)
 
 
-def _open_encoder(name: str, device: str, allow_code: bool) -> "Encoder":
+def open_named(name: str, device: str, allow_code: bool) -> "Encoder":
     from avow.core.places import DEFAULT
     from avow.retrieval.encoders.opening import open_encoder
 
@@ -143,7 +143,7 @@ def _transferred(
         )
 
 
-def _tell(report: "Report", as_json: bool) -> None:
+def tell(report: "Report", as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(report.to_dict()))
         return

@@ -1,6 +1,5 @@
 """`avow search`: ask an index of pictures, and hear how far to trust the answer."""
 
-import json
 import shlex
 import sys
 import webbrowser
@@ -9,26 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from avow.cli._formats import EMPTY, Format, Nul, chosen_layout, leave, print_result
 from avow.cli._options import AllowCode, AsJson, IndexFolder, ModelOfIndex
-from avow.cli._terminal import bar, busy, console, printable
+from avow.cli._terminal import busy
 from avow.cli._threads import limit_threads
+from avow.core.places import index_folder
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from avow.retrieval.answer import Hit, SearchResult
-
-NOTHING_FOUND = 3
-_EMPTY = ("nothing_found", "not_understood")
-_HEADS = {
-    "answer": ("Answer", "bold green"),
-    "check": ("Check", "bold yellow"),
-    "nothing_found": ("Nothing found", "bold red"),
-    "not_understood": ("Not understood", "bold magenta"),
-    "unjudged": ("Not judged", "bold blue"),
-}
-
+    from avow.retrieval.answer import SearchResult
 
 Text = Annotated[str | None, typer.Argument(help="What to look for, in words.")]
 Image = Annotated[
@@ -71,7 +58,9 @@ def search(
     index: IndexFolder = None,
     model: ModelOfIndex = None,
     allow_code: AllowCode = False,
+    layout: Format = "table",
     as_json: AsJson = False,
+    nul: Nul = False,
     clip: ClipOut = None,
     show: Open = False,
     yes: Yes = False,
@@ -86,7 +75,9 @@ def search(
     """
     if text is None and image is None:
         raise typer.BadParameter("give a text, --image FILE, or both")
-    with busy("Loading the model", quiet=as_json):
+    layout = chosen_layout(layout, as_json, nul)
+    index_folder(index)  # a missing one is told before anything slow is loaded
+    with busy("Loading the model", quiet=layout != "table"):
         from avow.retrieval.search import Retriever
 
         # one question is too small to share out
@@ -100,44 +91,17 @@ def search(
             hint = f"Searched for: {better}" if yes else f"Type: {_typed_again(text, better)}"
         if yes and better is not None:
             text, result = better, retriever.search(better, **asked)
-    if as_json:
-        answer = result.to_dict()
-        # scripts get what was typed; a search by more than words gives all of its query
-        answer["query"] = text if image is None and without is None else answer["query"]
-        typer.echo(json.dumps(answer))
-    else:
-        show_result(result, console(), hint)
-    if clip is not None and result.verdict not in _EMPTY:
+    print_result(result, layout, hint)
+    if clip is not None and result.verdict not in EMPTY:
         from avow.retrieval.clips import cut_best
 
         written = cut_best(result, clip)
-        typer.echo(f"clip: {written.path} ({written.end - written.start:.1f} s)", err=as_json)
+        typer.echo(
+            f"clip: {written.path} ({written.end - written.start:.1f} s)", err=layout != "table"
+        )
     if show and result.hits:
         webbrowser.open(Path(result.hits[0].path).absolute().as_uri())
-    if result.verdict in _EMPTY:
-        raise typer.Exit(NOTHING_FOUND)
-
-
-def show_result(result: "SearchResult", screen: "Console", hint: str | None = None) -> None:
-    """Print the verdict, then the hits. hint: a line on what may have been meant."""
-    from rich.text import Text
-
-    head, style = _HEADS[result.verdict]
-    line = Text(f"{head}.", style)
-    if result.trust is not None and result.verdict not in _EMPTY:
-        line = Text(f"{head}; that one of these fits: {100 * result.trust:.0f} %.", style)
-    screen.print(line, Text(printable(result.why)))
-    if result.understanding is not None and result.understanding.without is not None:
-        screen.print(Text(f"Left out: {printable(result.understanding.without)}"))
-    if hint is not None:
-        screen.print(Text(printable(hint)))
-    if result.hits:
-        screen.print(_table(result.hits, screen))
-    elif result.near_misses:
-        screen.print(Text("What came nearest:", "dim"))
-        screen.print(_table(result.near_misses, screen, "dim"))
-    K = result.uncertainty.K
-    screen.print(Text(f"{K} {'item' if K == 1 else 'items'} searched", "dim"))
+    leave(result)
 
 
 def _correction(result: "SearchResult") -> str | None:
@@ -153,29 +117,3 @@ def _typed_again(text: str, better: str) -> str:
     return shlex.join(
         ["avow", *(better if argument == text else argument for argument in sys.argv[1:])]
     )
-
-
-def _table(hits: "tuple[Hit, ...]", screen: "Console", style: str = "") -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    stated = any(hit.p_relevant is not None for hit in hits)
-    table = Table(box=None, style=style, pad_edge=False, header_style="dim")
-    table.add_column("", justify="right")
-    if stated:
-        table.add_column("P(relevant)", no_wrap=True)
-    table.add_column("similarity", justify="right")
-    table.add_column("path", overflow="fold")
-    for hit in hits:
-        cells = [str(hit.rank)]
-        if stated:
-            stated_here = hit.p_relevant is not None
-            cells.append(bar(hit.p_relevant, screen) if stated_here else "")  # type: ignore[arg-type]
-        cells.append(f"{hit.similarity:.3f}")
-        place = printable(hit.path)
-        if hit.moment is not None:
-            place = f"{place} {hit.moment}"
-        if hit.kind == "text" and hit.text:
-            place = f"{place}: {printable(hit.text)[:200]}"
-        table.add_row(*(Text(cell, style) for cell in [*cells, place]))
-    return table

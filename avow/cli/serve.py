@@ -86,7 +86,7 @@ def serve(
 
             hosts = [host, *(allow_host or [])]
             roots = _roots(root, index, host)
-            retriever = _open(index, model, allow_code, may_be_empty=bool(roots))
+            retriever = open_index(index, model, allow_code, may_be_empty=bool(roots))
             app = create_app(retriever, token=token, hosts=hosts, roots=roots)
         address = _address(host, listening.getsockname()[1], token)
         typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
@@ -109,7 +109,7 @@ def _roots(given: list[Path] | None, index: Path | None, host: str) -> list[Path
     return given or ([Path.home()] if first_visit and _is_loopback(host) else [])
 
 
-def _open(
+def open_index(
     index: Path | None, model: str | None, allow_code: bool = False, may_be_empty: bool = False
 ) -> "Retriever":
     from avow.core.places import DEFAULT, avow_home

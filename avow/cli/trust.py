@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from avow.cli._options import AllowCode, Device, Features
+from avow.core.places import DEFAULT
 
 Runs = Annotated[
     list[Path],
@@ -108,10 +109,17 @@ def trust(
         splits=splits,
         allow_code=allow_code,
     )
-    blocks, place = Blocks(memory=read_size(memory)), out or runs[0] / "trust"
+    blocks, place = Blocks(memory=read_size(memory)), out or _place(runs[0])
     where = chosen_device(device)
     studies, page = study_runs(runs, plan, place, where, blocks, progress=not as_json)
     _print(studies, page, as_json)
+
+
+def _place(run: Path) -> Path:
+    """Beside the run; the packaged model may lie where nothing can be written."""
+    if run == Path(DEFAULT) and not run.exists():
+        return Path("trust") / DEFAULT
+    return run / "trust"
 
 
 def _word_changes(listed: str) -> tuple[str, ...]:

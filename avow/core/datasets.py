@@ -50,6 +50,8 @@ class PairedDataset:
 
     name: str
     splits: dict[str, Split]
+    own_splits: bool = True
+    """Whether its files say who is in which split; False: the reader dealt the images out."""
 
     @property
     def fingerprint(self) -> str:

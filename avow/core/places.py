@@ -5,10 +5,12 @@ import sys
 from pathlib import Path
 
 import avow
-from avow.core.errors import WrongCheckpoint
+from avow.core.errors import WrongCheckpoint, WrongIndex
 
 DEFAULT = "default"
 """The name of the model that comes with Avow."""
+CATALOGUE = "catalogue.sqlite"
+"""The file that makes a folder an index."""
 
 
 def avow_home() -> Path:
@@ -16,6 +18,20 @@ def avow_home() -> Path:
     if chosen := os.environ.get("AVOW_HOME"):
         return Path(chosen).expanduser()
     return _data_folder() / "avow"
+
+
+def index_folder(folder: Path | None = None) -> Path:
+    """The folder of an index, or the usual one; refused where it holds none.
+
+    Needs no import, so that a command can ask before it loads anything slow.
+    """
+    place = folder or avow_home() / "index"
+    if not (place / CATALOGUE).is_file():
+        raise WrongIndex(
+            f"There is no index in {str(place)!r}. Expected a folder made by "
+            "`avow index FOLDER`; run it first, or name another one with --index."
+        )
+    return place
 
 
 def packaged_folder() -> Path:

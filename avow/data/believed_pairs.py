@@ -45,7 +45,7 @@ def read_belief(folder: Path, dataset: PairedDataset) -> Float[np.ndarray, " cap
             f"The audit {str(folder)!r} judged the {split!r} pairs of "
             f"{about.get('dataset')!r} as they were then, and others are to be learnt from. "
             "Expected the same training pairs, with the same noise where there is any; audit "
-            "them anew."
+            "them anew with --split train."
         )
     if not all(0 <= chance <= 1 for chance in wrong.values()):
         raise BadData(

@@ -1,7 +1,7 @@
 """What a search gives back, in one shape for the command line, the page and programs."""
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from numpy import ndarray
 
@@ -11,13 +11,17 @@ from avow.retrieval.understanding import Understanding
 from avow.trust.coherence import Number
 from avow.trust.policy import Judgements
 
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
 Verdict = Literal["answer", "check", "nothing_found", "not_understood", "unjudged"]
 ALIKE = 0.85
 """Answers with at least this share of the first one's probability fit as well as it."""
 _NUMBERS = "No One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve".split()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Hit:
     """One item of the index that a search shows, with its probability.
 
@@ -64,6 +68,11 @@ class Hit:
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "tags": list(self.tags)}  # all else is plain: no deep copy
 
+    def __repr__(self) -> str:
+        sure = "" if self.p_relevant is None else f" P {self.p_relevant:.2f}"
+        moment = "" if self.moment is None else f" {self.moment}"
+        return f"<Hit {self.rank}: {self.path!r}{moment}{sure}>"
+
 
 @dataclass(frozen=True)
 class Uncertainty:
@@ -101,7 +110,7 @@ class HowMany:
         return f"About {about} {noun}{'s fit' if about > 1 else ' fits'} ({between})."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchResult:
     """The hits of a search, its verdict, and how far they can be trusted.
 
@@ -128,6 +137,29 @@ class SearchResult:
     """What was understood of the text, where the model reads English alone."""
     how_many: HowMany | None = None
     """How many items of the gallery fit, where the policy can say."""
+
+    def __repr__(self) -> str:
+        from avow.retrieval.notebook import short  # every search would wait for its imports
+
+        return short(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from avow.retrieval.notebook import html_of
+
+        return html_of(self)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The hits as a table of pandas; its `attrs` have the verdict and why."""
+        from avow.retrieval.tables import as_pandas
+
+        return as_pandas(self)
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """The hits as a table of Arrow; its metadata has the verdict and why."""
+        from avow.retrieval.tables import as_arrow
+
+        return as_arrow(self)
 
     def to_dict(self) -> dict[str, Any]:
         understanding, many = self.understanding, self.how_many

@@ -8,8 +8,11 @@
 Filters choose before anything is ranked, and trust is judged on what they leave.
 """
 
+import asyncio
 import threading
 import time
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +42,7 @@ from avow.retrieval.question import (
     only_text,
     understood,
 )
+from avow.retrieval.read_ahead import read_ahead
 from avow.retrieval.request import Candidates, Request, shown_hits
 from avow.retrieval.where import Where
 from avow.trust.policy import Judgements, Policy
@@ -68,7 +72,7 @@ class Retriever:
     ):
         self.library, self.allow_code, self._threads = library, allow_code, threads
         self._encoder, self._device = encoder, device
-        self._lock = threading.RLock()
+        self._lock, self._turns = threading.RLock(), threading.Lock()
         self._galleries: dict[tuple[str, str, str], Gallery] = {}
         self._policies: dict[Path, tuple[int, Policy]] = {}
 
@@ -166,6 +170,26 @@ class Retriever:
             leaving=leaving,
         )
         return _timed(self._answer(request), encode=encoded)
+
+    def search_many(self, texts: Sequence[str], **asked: Any) -> list[SearchResult]:
+        """The answers to some texts, read in batches; asked: more arguments of `search`.
+
+        >>> found = avow.open("my-index").search_many(["a cat", "a rocket"], k=1)
+        >>> [result.hits[0].path.rpartition("/")[2] for result in found]
+        ['chelsea.png', 'rocket.jpg']
+        """
+        reading = copy(self)
+        reading._encoder = read_ahead(self.encoder, texts, asked)
+        return [reading.search(text, **asked) for text in texts]
+
+    async def asearch(self, text: str | None = None, **asked: Any) -> SearchResult:
+        """`search` for programs with an event loop; searches of one retriever take turns."""
+
+        def in_turn() -> SearchResult:
+            with self._turns:
+                return self.search(text, **asked)
+
+        return await asyncio.to_thread(in_turn)
 
     def similar(
         self, item_id: int, *, k: int = 10, where: str | Where | None = None

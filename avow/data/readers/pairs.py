@@ -16,7 +16,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from avow.core.captions import check_caption
@@ -74,14 +74,16 @@ def build(
     captions: dict[tuple[str, str], list[str]] = {}
     splits: dict[str, str] = {}
     shared: set[str] = set()
+    own_splits = False
     for row in _rows(path):
         image = row.text(image_column, "image_column", path)
         caption = row.text(caption_column, "caption_column", path)
         if split_column in row.values:
             named = row.text(split_column, "split_column", path)
             split = split_called(named, SPLITS, image, path)
+            own_splits = True
         else:
-            split = _share_of(image, shares)
+            split = share_of(image, shares)
         if row.values.get("shared") in (True, "true"):  # "true" in CSV
             shared.add(image)
         else:
@@ -91,7 +93,8 @@ def build(
         Photograph(image, split, tuple(texts), path.parent / image, image in shared)
         for (split, image), texts in captions.items()
     )
-    return paired(path.stem, path, photographs, splits=shares)
+    found = paired(path.stem, path, photographs, splits=shares)
+    return replace(found, own_splits=own_splits)
 
 
 def _check(shares: dict[str, float]) -> None:
@@ -111,7 +114,8 @@ def _check_same_split(first: str, split: str, image: str, path: Path) -> None:
         )
 
 
-def _share_of(image: str, shares: dict[str, float]) -> str:
+def share_of(image: str, shares: dict[str, float]) -> str:
+    """The split that an image falls into by its name."""
     digest = hashlib.sha256(image.encode("utf-8", "surrogatepass")).digest()
     left = int.from_bytes(digest[:8], "big") / 2**64
     for name, share in shares.items():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from avow.core.errors import NoRoom, WrongIndex
+from avow.core.places import CATALOGUE, index_folder
 from avow.retrieval.store.row_checksums import (
     DAMAGED,
     arm,
@@ -28,17 +29,14 @@ from avow.retrieval.store.row_checksums import (
 )
 from avow.retrieval.store.schema import FORMAT, FORMAT_1, FORMAT_2, PLAIN, statements
 
-FILE = "catalogue.sqlite"
+FILE = CATALOGUE
 
 
 def open_catalogue(folder: Path, *, make: bool = False) -> sqlite3.Connection:
     """Connect to the catalogue in `folder`; a missing one is made, or refused."""
     path = folder / FILE
-    if not make and not path.is_file():
-        raise WrongIndex(
-            f"There is no index in {str(folder)!r}. Expected a folder made by "
-            "`avow index FOLDER`; run it first, or name another one with --index."
-        )
+    if not make:
+        index_folder(folder)
     with sentences(path):
         link = _connected(path, make)
         try:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from avow.core.errors import WrongIndex
+from avow.core.errors import Unavailable
 
 if os.name == "nt":
     import msvcrt
@@ -33,7 +33,7 @@ def only_writer(folder: Path) -> Iterator[None]:
         except OSError as error:
             stream.seek(0)
             holder = stream.read().strip() or "unknown"
-            raise WrongIndex(
+            raise Unavailable(
                 f"The index {str(folder)!r} is being written by another process (number "
                 f"{holder}). Expected one writer at a time; wait until it has finished. "
                 "Searching meanwhile is fine."

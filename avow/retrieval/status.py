@@ -1,0 +1,113 @@
+"""What an index holds, which model made it, and how far its probabilities reach."""
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from avow.core.errors import WrongTrust
+from avow.retrieval.question import Style
+from avow.retrieval.search import Retriever
+from avow.trust.policy import Policy
+from avow.trust.top_k import SHOWN
+
+_ASKED: dict[Style, str] = {
+    "text": "pictures by words",
+    "picture": "pictures by a picture",
+    "image": "texts by a picture",
+}
+"""What a policy of each style judges."""
+
+
+@dataclass(frozen=True)
+class TrustReach:
+    """How far the answers to one kind of search can be judged."""
+
+    search: str
+    judged: bool
+    why: str
+    doubts: tuple[str, ...] = ()
+    default_risk: float | None = None
+    coverage: float | None = None
+    """Share of queries like those of the fit that are answered at that risk."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """An index in numbers and sentences."""
+
+    folder: str
+    folders: tuple[str, ...]
+    pictures: int
+    videos: int
+    moments: int
+    texts: int
+    skipped: int
+    ticks: int
+    bytes: int
+    model: str
+    fingerprint: str
+    engine: str
+    exact: bool
+    trust: tuple[TrustReach, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def status_of(retriever: Retriever) -> Status:
+    """The state of the index that a retriever has open."""
+    library = retriever.library
+    library.refresh()
+    manifest = library.manifest
+    videos, moments = library.videos()
+    images = len(library.find(None, "image"))
+    return Status(
+        folder=str(library.folder),
+        folders=tuple(library.folders()),
+        pictures=images - moments,
+        videos=videos,
+        moments=moments,
+        texts=len(library.find(None, "text")),
+        skipped=len(library.skipped()),
+        ticks=library.feedback_count(),
+        bytes=_bytes_below(library.folder),
+        model=str(manifest["model"]),
+        fingerprint=str(manifest["fingerprint"]),
+        engine=str(manifest["engine"]),
+        exact=bool(manifest["exact"]),
+        trust=tuple(_reach(retriever, style, images) for style in _ASKED),
+    )
+
+
+def how_far(policy: Policy, size: int) -> str:
+    """What the probabilities of a policy rest on, beside a gallery of `size` pictures."""
+    conditions = policy.conditions
+    source = conditions.transferred
+    how = f"Transferred from the {source} model, and fitted" if source else "Fitted"
+    return (
+        f"{how} on galleries of {conditions.smallest} to {conditions.largest} pictures"
+        f"{'' if policy.line is None else ', adjusted by ticks'}; this one has {size}."
+    )
+
+
+def _reach(retriever: Retriever, style: Style, size: int) -> TrustReach:
+    asked = _ASKED[style]
+    try:
+        policy = retriever.policy(style)
+    except WrongTrust as error:
+        return TrustReach(asked, False, str(error))
+    if policy is None:
+        return TrustReach(asked, False, "Nothing is calibrated; answers are only ranked.")
+    doubts = policy.conditions.doubts(size, model=retriever.library.manifest["fingerprint"])
+    promise = policy.promised(policy.default_risk, SHOWN)
+    return TrustReach(
+        asked, True, how_far(policy, size), tuple(doubts), policy.default_risk, promise.coverage
+    )
+
+
+def _bytes_below(folder: Path) -> int:
+    sizes = 0
+    for home, _, names in os.walk(folder):
+        sizes += sum(os.lstat(os.path.join(home, name)).st_size for name in names)
+    return sizes
