@@ -38,7 +38,8 @@ from benchmarks.quality._video_trust import Known, Queries, all_queries, gallery
 NAME = "video_trust"
 GALLERIES = {"pictures": "kind=picture", "moments": "kind=video", "both": None}
 BINS = (0, 0.1, 0.25, 0.5, 0.75, 1.01)
-DRAWS = 300
+DRAWS = 200
+THERE = ("captions", "names", "phrases")
 SHOWN = 10
 
 
@@ -113,7 +114,7 @@ def measured(found: Answers, rows: np.ndarray | None = None) -> dict[str, Any]:
 def judged(found: dict[str, Answers]) -> dict[str, Any]:
     """One gallery: calibration per kind of query, and refusals."""
     out: dict[str, Any] = {}
-    for kind in ("captions", "names", "phrases"):
+    for kind in THERE:
         out[kind] = {
             "queries": len(found[kind].verdicts),
             "refused": found[kind].refused,
@@ -124,14 +125,13 @@ def judged(found: dict[str, Answers]) -> dict[str, Any]:
         if len(several) > 50:
             out[kind]["joined"] = measured(found[kind], several)
     absent = found["absent"]
-    there = ("captions", "names", "phrases")
-    present = np.concatenate([found[kind].similar for kind in there])
-    verdicts = [verdict for kind in there for verdict in found[kind].verdicts]
+    present = np.concatenate([found[kind].similar for kind in THERE])
+    verdicts = [verdict for kind in THERE for verdict in found[kind].verdicts]
     share = float(np.mean([verdict == "nothing_found" for verdict in verdicts]))
     cut = np.quantile(present, share)
     answered = [
         bool(found[kind].fits[found[kind].query == number].any())
-        for kind in there
+        for kind in THERE
         for number, verdict in enumerate(found[kind].verdicts)
         if verdict == "answer"
     ] + [False for verdict in absent.verdicts if verdict == "answer"]
@@ -147,8 +147,8 @@ def judged(found: dict[str, Answers]) -> dict[str, Any]:
 
 def line_of(found: dict[str, Answers]) -> dict[str, float]:
     """Slope and offset from stated to true log-odds, over all hits that are there."""
-    stated = np.concatenate([found[kind].stated for kind in ("captions", "names", "phrases")])
-    fits = np.concatenate([found[kind].fits for kind in ("captions", "names", "phrases")])
+    stated = np.concatenate([found[kind].stated for kind in THERE])
+    fits = np.concatenate([found[kind].fits for kind in THERE])
     odds = logit(np.clip(stated, 1e-6, 1 - 1e-6))
     slope, offset = fit_logistic(odds[:, None], fits, np.ones(len(fits)), 1e6)
     moved = expit(slope * odds + offset)
@@ -177,12 +177,18 @@ def main() -> None:
         "items": len(retriever.library),
         "edges": BINS,
     }
-    for name, where in GALLERIES.items():
+    names = list(GALLERIES)[: 2 if chosen.split == "dev" else None]
+    for name, where in [(name, GALLERIES[name]) for name in names]:
         found = {one.kind: answers(retriever, known, one, where) for one in queries}
         figures[name] = judged(found)
         if name == "moments" and chosen.split == "dev":
             figures["line"] = line_of(found)
         print(name, json.dumps(figures[name]), flush=True)
+        np.savez(
+            known.folder / f"{name}.npz",
+            stated=np.concatenate([found[kind].stated for kind in THERE]),
+            fits=np.concatenate([found[kind].fits for kind in THERE]),
+        )
     kept = read(NAME) if (RESULTS / f"{NAME}.json").exists() else {}
     kept.pop("machine", None)
     kept[chosen.split] = figures
