@@ -68,8 +68,13 @@ class Why(BaseModel):
 
 def agent_server(retriever: Retriever, limits: Limits | None = None) -> MCPServer:
     """A server of the Model Context Protocol over an open index."""
-    about = {"title": "Avow", "version": avow.__version__}
-    server = MCPServer("avow", instructions=INSTRUCTIONS, log_level="WARNING", **about)
+    server = MCPServer(
+        "avow",
+        title="Avow",
+        instructions=INSTRUCTIONS,
+        version=avow.__version__,
+        log_level="WARNING",
+    )
     tools = _Tools(retriever, limits or Limits())
     for tool in (tools.search, tools.similar, tools.why):
         server.add_tool(tool)

@@ -111,7 +111,7 @@ async function welcome() {
   fill(find("verdict"));
   shown = [];
   try {
-    const page = await ask(`/api/items?kind=image&limit=24`);
+    const page = await ask(`api/items?kind=image&limit=24`);
     online(true);
     if (document.body.dataset.state !== "home") return;
     shown = page.items;
@@ -164,7 +164,7 @@ function failed(error) {
 }
 
 async function retry() {
-  const alive = await ask("/api/health").catch(() => null);
+  const alive = await ask("api/health").catch(() => null);
   if (!alive) return failed(new Offline());
   await begin();
 }
@@ -175,7 +175,7 @@ function tokenForm() {
   ]);
   const form = make(
     "form",
-    { method: "get", action: "/", class: "act-row" },
+    { method: "get", action: "./", class: "act-row" },
     make("label", { class: "unseen", for: "token" }, "Token"),
     make("input", { id: "token", name: "token", type: "password", required: true, autocomplete: "off", class: "plain" }),
     " ",
@@ -282,7 +282,7 @@ function closed() {
 // --- the whole ------------------------------------------------------------------------
 
 async function loadIndex() {
-  index = await ask("/api/index");
+  index = await ask("api/index");
   const counts = [count(index.images - index.moments, "picture", "pictures")];
   if (index.videos) counts.push(count(index.videos, "video", "videos"));
   find("index-line").textContent = counts.join(", ");

@@ -105,7 +105,7 @@ export function fits(id, question, words = false) {
     const before = said.get(id);
     const now = before === good ? null : good;
     try {
-      await send("/api/feedback", { query: question, item_id: id, good: now });
+      await send("api/feedback", { query: question, item_id: id, good: now });
     } catch (error) {
       say(error.message);
       return;
