@@ -25,14 +25,8 @@ IN_VENV := VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(VENV)/bin:$$PATH" \
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
-	  "Avow needs Python 3.11 or newer. Name one: make PYTHON=python3.12 ...")'
-	@echo "Setting up $(VENV) (some minutes the first time)"
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@# Most of what is installed is never imported: it is compiled when it first is.
-	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-compile \
-	  -c constraints.txt -e '.[dev]'
+$(READY): pyproject.toml constraints.txt scripts/setup
+	@PYTHON="$(PYTHON)" scripts/setup $(VENV) dev
 	@touch $(READY)
 
 demo: setup

@@ -643,7 +643,7 @@ def test_the_token_opens(guarded):
 def test_the_address_with_the_token_gives_a_cookie(guarded):
     client = fresh(guarded)
     answer = client.get("/", params={"token": "open sesame", "q": "a cat"})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/?q=a+cat")
+    assert (answer.status_code, answer.headers["location"]) == (303, "./?q=a+cat")
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie and "samesite=strict" in cookie
     assert client.get("/api/index").status_code == 200

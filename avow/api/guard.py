@@ -140,7 +140,8 @@ class Guard:
         """Move the token from the address, where it would be seen, to a cookie."""
         rest = parse_qs(scope["query_string"].decode("latin-1"))
         rest.pop("token", None)
-        answer = RedirectResponse("/?" + urlencode(rest, doseq=True) if rest else "/", 303)
+        # relative: a proxy may serve the page below a path of its own
+        answer = RedirectResponse("./?" + urlencode(rest, doseq=True) if rest else "./", 303)
         if self.token is not None and _equal(token, self.token):
             answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
         return answer

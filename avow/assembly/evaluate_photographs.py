@@ -22,10 +22,11 @@ def judge_photographs(
     split = photographs_of(dataset, plan.split)
     assert split is not None, "the split has photographs"
     vectors = photograph_vectors(encoder, split, None, plan.progress)
-    readable = np.isfinite(vectors).all(1)
+    seen = np.isfinite(vectors).all(1)
+    readable = np.asarray(seen, bool)
     if plan.subset:
         chosen = images_in(plan.subset, split.captions, split.image_of)
-        readable &= np.isin(np.arange(len(vectors)), chosen)
+        readable = readable & np.isin(np.arange(len(vectors)), chosen)
     if not readable.any():
         raise BadData(
             f"None of the {len(vectors)} photographs of split {plan.split!r} can be read. "
@@ -48,6 +49,6 @@ def judge_photographs(
         "dataset": dataset.name,
         "split": plan.split,
         "subset": plan.subset or None,
-        "unreadable": len(vectors) - int(np.isfinite(vectors).all(1).sum()),
+        "unreadable": len(vectors) - int(seen.sum()),
     }
     return evaluate(scores, image_of, fold=plan.fold, draws=plan.draws, about=about)

@@ -45,7 +45,9 @@ def chosen_layout(layout: Layout, as_json: bool, nul: bool) -> Layout:
     short: dict[str, Layout] = {"--json": "json"} if as_json else {}
     if nul:
         short["-0"] = "paths0"
-    named = {*short.values(), *([layout] if layout != "table" else [])}
+    named: set[Layout] = {*short.values()}
+    if layout != "table":
+        named.add(layout)
     if len(named) > 1:
         options = [*short, *([f"--format {layout}"] if layout != "table" else [])]
         raise typer.BadParameter(f"{' and '.join(options)} are two formats; give one")

@@ -30,7 +30,7 @@ def as_pandas(result: "SearchResult") -> "pandas.DataFrame":
     except ModuleNotFoundError:
         raise MissingExtra("`to_pandas`", "pandas", "tables") from None
     table = pandas.DataFrame([_chosen(row) for row in rows_of(result)], columns=list(COLUMNS))
-    table.attrs = about(result)
+    table.attrs.update(about(result))
     return table
 
 

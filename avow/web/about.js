@@ -16,7 +16,7 @@ export async function open() {
   fill(panel, make("header", {}, make("h2", { id: "about-name" }, "This index"), close), body);
   panel.showModal();
   try {
-    const [index, calibration] = await Promise.all([ask("/api/index"), ask("/api/calibration")]);
+    const [index, calibration] = await Promise.all([ask("api/index"), ask("api/calibration")]);
     fill(body, contents(index), judged(calibration), skipped(index), keys());
     follow();
   } catch (error) {
@@ -101,7 +101,7 @@ function keys() {
 
 async function scan(folder) {
   try {
-    await send("/api/jobs", { folder });
+    await send("api/jobs", { folder });
     follow();
   } catch (error) {
     say(error.message);
@@ -111,7 +111,7 @@ async function scan(folder) {
 // Watch the newest job while it runs; the line at the top of the page moves with it.
 export async function follow(ended = null) {
   clearTimeout(following);
-  const jobs = await ask("/api/jobs").catch(() => null);
+  const jobs = await ask("api/jobs").catch(() => null);
   const job = jobs?.jobs[0];
   const running = job?.state === "running";
   find("pulse").dataset.is = running ? "working" : "";
@@ -128,7 +128,7 @@ export async function follow(ended = null) {
 }
 
 function moving(job) {
-  const stop = () => send(`/api/jobs/${job.id}/cancel`, {}).then(() => follow(job.id), (error) => say(error.message));
+  const stop = () => send(`api/jobs/${job.id}/cancel`, {}).then(() => follow(job.id), (error) => say(error.message));
   return make(
     "div",
     { class: "job" },

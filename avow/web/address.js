@@ -40,7 +40,7 @@ export function write(query, shownItem = null) {
   put("rewrite", query.rewrite, true);
   put("item", shownItem, null);
   const text = said.toString();
-  return text ? `/?${text}` : "/";
+  return text ? `./?${text}` : "./";
 }
 
 export function shownItem() {

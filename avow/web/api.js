@@ -49,17 +49,17 @@ export function search(query, picture, signal) {
   };
   if (query.like) {
     const { k, offset, where } = asked;
-    return ask(`/api/items/${query.like}/similar?${parameters({ k, offset, where })}`, { signal });
+    return ask(`api/items/${query.like}/similar?${parameters({ k, offset, where })}`, { signal });
   }
-  if (!picture) return ask(`/api/search?${parameters(asked)}`, { signal });
+  if (!picture) return ask(`api/search?${parameters(asked)}`, { signal });
   const form = new FormData();
   for (const [key, value] of parameters(asked)) form.append(key, value);
   form.append("image", picture, picture.name || "picture");
-  return ask("/api/search", { method: "POST", body: form, signal });
+  return ask("api/search", { method: "POST", body: form, signal });
 }
 
-export const original = (id) => `/api/items/${id}/picture`;
+export const original = (id) => `api/items/${id}/picture`;
 
-export const media = (id) => `/api/items/${id}/media`;
+export const media = (id) => `api/items/${id}/media`;
 
-export const thumbnail = (id, size) => `/api/items/${id}/thumbnail?size=${size}`;
+export const thumbnail = (id, size) => `api/items/${id}/thumbnail?size=${size}`;

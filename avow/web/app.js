@@ -137,7 +137,7 @@ async function welcome() {
   fill(find("verdict"));
   shown = [];
   try {
-    const page = (offset, limit) => ask(`/api/items?${parameters({ kind: "image", offset, limit })}`);
+    const page = (offset, limit) => ask(`api/items?${parameters({ kind: "image", offset, limit })}`);
     const first = await page(0, 100);
     online(true);
     if (document.body.dataset.state !== "home") return;
@@ -194,7 +194,7 @@ function failed(error) {
 }
 
 async function retry() {
-  const alive = await ask("/api/health").catch(() => null);
+  const alive = await ask("api/health").catch(() => null);
   if (!alive) return failed(new Offline());
   await begin();
 }
@@ -314,7 +314,7 @@ function closed() {
 // --- the whole ------------------------------------------------------------------------
 
 async function loadIndex() {
-  index = await ask("/api/index");
+  index = await ask("api/index");
   const counts = [count(index.images - index.moments, "picture", "pictures")];
   if (index.videos) counts.push(count(index.videos, "video", "videos"));
   find("index-line").textContent = counts.join(", ");

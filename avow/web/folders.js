@@ -9,7 +9,7 @@ export function chooser(follow) {
   const place = make("div", { class: "chooser" });
   const go = async (path) => {
     try {
-      show(place, await ask(`/api/folders?${parameters({ path })}`), go, follow);
+      show(place, await ask(`api/folders?${parameters({ path })}`), go, follow);
     } catch (error) {
       say(error.message);
     }
@@ -21,7 +21,7 @@ export function chooser(follow) {
 function show(place, told, go, follow) {
   const begin = async () => {
     try {
-      await send("/api/jobs", { folder: told.path });
+      await send("api/jobs", { folder: told.path });
       follow();
     } catch (error) {
       say(error.message);

@@ -93,7 +93,7 @@ export function fits(id, question, words = false) {
   const tell = async (good) => {
     const now = said.get(id) === good ? null : good;
     try {
-      await send("/api/feedback", { query: question, item_id: id, good: now });
+      await send("api/feedback", { query: question, item_id: id, good: now });
     } catch (error) {
       return say(error.message);
     }

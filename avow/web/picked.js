@@ -40,7 +40,7 @@ function tell() {
 // A form and not a script, so that the browser writes an archive of any size to its file.
 function zip() {
   const form = make(
-    "form", { method: "post", action: "/api/export/zip", hidden: true },
+    "form", { method: "post", action: "api/export/zip", hidden: true },
     make("input", { name: "ids", value: [...picked.keys()].join(",") }),
   );
   document.body.append(form);

@@ -26,7 +26,7 @@ export async function strip(hit, { jump }, place, current) {
   if (hit.kind && hit.kind !== "video") return;
   let beside;
   try {
-    beside = await ask(`/api/items/${hit.id}/neighbours`);
+    beside = await ask(`api/items/${hit.id}/neighbours`);
   } catch {
     return;
   }

@@ -8,7 +8,7 @@ let offered = [];
 let usual = null;
 
 export async function load() {
-  const told = await ask("/api/calibration");
+  const told = await ask("api/calibration");
   offered = told.fitted ? told.risks : [];
   usual = told.default_risk;
   const slider = find("risk");

@@ -16,7 +16,7 @@ export async function learn(search) {
   try {
     while (again) {
       again = false;
-      const told = await send("/api/ticks", {});
+      const told = await send("api/ticks", {});
       if (!again) show(told, search);
     }
   } catch {

@@ -96,7 +96,7 @@ export function tokenForm() {
   ]);
   box.append(make(
     "form",
-    { method: "get", action: "/" },
+    { method: "get", action: "./" },
     make("input", { id: "token", name: "token", type: "password", required: true, autocomplete: "off", class: "plain", "aria-label": "Token" }),
     " ",
     make("button", { type: "submit", class: "act" }, "Enter"),

@@ -108,7 +108,7 @@ async function explain(hit, { text }, place, current) {
   if (!text || hit.kind === "text") return;
   let told;
   try {
-    told = await ask(`/api/items/${hit.id}/explain?${parameters({ text })}`);
+    told = await ask(`api/items/${hit.id}/explain?${parameters({ text })}`);
   } catch (error) {
     if (current()) fill(place, make("h3", {}, "Why"), note(error.message));
     return;
@@ -127,7 +127,7 @@ const READING = "The longer the line under a word, the more the match rests on i
   + "speaks against it. Warm places of the picture carry the match; press a word for its own.";
 
 function overlay(hit, text) {
-  const address = (words) => `/api/items/${hit.id}/explain/heat?${parameters({ text: words })}`;
+  const address = (words) => `api/items/${hit.id}/explain/heat?${parameters({ text: words })}`;
   const heat = make("img", { class: "heat", src: address(text), alt: "" });
   find("heated").append(heat);
   const toggle = make(
@@ -172,7 +172,7 @@ function list(told, heat) {
 async function tellFacts(hit, place, current) {
   let item;
   try {
-    item = await ask(`/api/items/${hit.id}`);
+    item = await ask(`api/items/${hit.id}`);
   } catch (error) {
     if (current()) fill(place, make("h3", {}, "File"), note(error.message));
     return;
@@ -200,7 +200,7 @@ async function tellFacts(hit, place, current) {
 async function tellSimilar(hit, { jump }, place, current) {
   let found;
   try {
-    found = await ask(`/api/items/${hit.id}/similar?k=8`);
+    found = await ask(`api/items/${hit.id}/similar?k=8`);
   } catch {
     return;
   }

@@ -13,6 +13,7 @@ from benchmarks.pages import (
     noise,
     papers,
     people,
+    product,
     recall,
     refusal,
     speed,
@@ -36,6 +37,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "consistency": consistency.render,
     "video": video.render,
     "speed": speed.render,
+    "product": product.render,
 }
 
 PAPERS: dict[str, Callable[[], str]] = papers.PAPERS

@@ -44,7 +44,8 @@ def _listings(root: Path) -> list[Path]:
     if root.is_file():
         matches = root.name.startswith("dataset") and root.suffix == ".json"
         return [root] if matches else []
-    return sorted(root.glob("dataset*.json"))
+    saved = ("dataset_info.json", "dataset_dict.json")  # of Hugging Face `datasets`
+    return sorted(path for path in root.glob("dataset*.json") if path.name not in saved)
 
 
 def _listing(root: Path) -> Path:

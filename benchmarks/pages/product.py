@@ -1,0 +1,103 @@
+"""The page that puts Avow beside other programs that search one's own pictures."""
+
+from benchmarks.pages import figures
+from benchmarks.pages.figures import number
+
+PROGRAMS = ["", "Avow", "rclip", "immich", "PhotoPrism"]
+FEATURES = [
+    ["search by words", "yes", "yes", "yes (smart search)", "by labels, captions and metadata"],
+    ["search by a picture", "yes", "yes", "yes (similar photos)", "no"],
+    [
+        "says when nothing fits",
+        "yes",
+        "no: the nearest are listed",
+        "no",
+        "no hit for an unknown label",
+    ],
+    ["probability of each hit", "yes", "no: a similarity", "no", "no"],
+    ["promised share of wrong answers", "yes (`--risk`)", "no", "no", "no"],
+    ["learns from your ticks", "yes", "no", "no", "no"],
+    ["moments inside videos", "yes", "no", "no: one frame stands for a video", "no"],
+    ["people, places, albums, phones", "no", "no", "yes", "yes, without phones"],
+    [
+        "runs as",
+        "one program, or a server",
+        "one program",
+        "several containers and a database",
+        "a server and a database",
+    ],
+    ["JSON for programs, tools for agents", "yes, yes", "no, no", "HTTP API", "HTTP API"],
+]
+"""Of the others as their documentation describes them."""
+
+
+def render() -> str:
+    return figures.page(
+        "Results: beside other programs",
+        "Programs that search the pictures on one's own machine. Avow was measured. "
+        f"{not_installed()} What stands in their columns was read in their documentation and "
+        "code in 2026, so no time or size of theirs is given: figures of another machine would "
+        "not compare.",
+        "## What they do",
+        figures.table(PROGRAMS, FEATURES),
+        "## What Avow costs",
+        waits(),
+        "Processor seconds hardly depend on what else the machine does. The time on the wall "
+        "does: the load while this was measured was "
+        f"{number(figures.load('product')['load_before'], 1)} to "
+        f"{number(figures.load('product')['load_after'], 1)}, so it is an upper bound.",
+        figures.command("python -m benchmarks.speed.product FOLDER"),
+        "## Size of a plain install, and memory",
+        size(),
+        figures.source("product", "search_half"),
+    )
+
+
+def not_installed() -> str:
+    known = figures.load("product")["installed"]
+    absent = [name for name, there in known.items() if not there]
+    others = [*absent, "immich", "PhotoPrism"]
+    return (
+        f"{', '.join(others[:-1])} and {others[-1]} could not be installed where this was run."
+    )
+
+
+def waits() -> str:
+    kept = figures.load("product")
+    rows = {
+        "missing_index": "a missing index is told",
+        "search": "one search from nothing (cold)",
+        "similar": "`avow similar` from nothing",
+        "status": "`avow status`",
+    }
+    table = [
+        [
+            name,
+            f"{number(kept[f'{key}_cpu_s'], 2)} s",
+            f"{number(kept[f'{key}_least_s'], 2)} s",
+            f"{kept[f'{key}_mb']} MB",
+        ]
+        for key, name in rows.items()
+    ]
+    table += [
+        ["a search of an open index (warm)", f"{number(kept['warm_cpu_ms'], 1)} ms", "", ""],
+        [
+            "the same, many at once (`search_many`)",
+            f"{number(kept['many_cpu_ms_each'], 1)} ms each",
+            "",
+            "",
+        ],
+    ]
+    heads = ["what", "processor time", "least time on the wall", "memory at most"]
+    return figures.table(heads, table)
+
+
+def size() -> str:
+    kept = figures.load("search_half")
+    rows = [
+        ["packages of `pip install avow`, on disk", f"{number(kept['install_mb'], 0)} MB"],
+        ["of which weights of the model", f"{number(kept['weights_mb'], 0)} MB"],
+        ["memory of a server after some searches", f"{kept['after_server_mb']} MB"],
+        ["a warm search over HTTP, p50", f"{number(kept['after_warm_search_p50_ms'], 1)} ms"],
+    ]
+    return figures.table(["what", "figure"], rows)

@@ -1,0 +1,126 @@
+"""`avow mcp`: what an agent gets, by the client of the protocol's own package."""
+
+import asyncio
+import base64
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from search_samples import save_pictures
+from test_cli import command
+
+from avow.core.errors import MissingExtra
+from avow.retrieval.encoders.opening import open_encoder
+from avow.retrieval.indexing import index_folders
+
+mcp = pytest.importorskip("mcp")
+__all__ = ["command"]  # the fixture
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> Path:
+    """A cat and a cup among plain colours, indexed by the model that ships with Avow."""
+    data = pytest.importorskip("skimage.data")
+    home = tmp_path_factory.mktemp("agents")
+    save_pictures(home / "pictures", 10)
+    Image.fromarray(data.chelsea()).save(home / "pictures" / "cat.jpg")
+    Image.fromarray(data.coffee()).save(home / "pictures" / "cup.jpg")
+    index_folders([home / "pictures"], index=home / "index", encoder=open_encoder())
+    return home / "index"
+
+
+def started(index: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "avow", "mcp", "--index", str(index), *more]
+
+
+async def conversation(client) -> dict:
+    """Everything an agent may ask for, in the order it would."""
+    told: dict = {"tools": {tool.name: tool for tool in (await client.list_tools()).tools}}
+    told["cat"] = await client.call_tool("search", {"text": "a cat", "k": 3})
+    told["absent"] = await client.call_tool("search", {"text": "a submarine under the ice"})
+    hit = told["cat"].structured_content["hits"][0]
+    told["shown"] = await client.call_tool("show", {"item_id": hit["id"], "size": 128})
+    told["similar"] = await client.call_tool("similar", {"item_id": hit["id"], "k": 2})
+    told["why"] = await client.call_tool("why", {"item_id": hit["id"], "text": "a cat"})
+    told["lost"] = await client.call_tool("show", {"item_id": 9999})
+    told["misspelt"] = await client.call_tool("search", {"text": "a cat", "where": "year>"})
+    return told
+
+
+def test_an_agent_searches_over_stdio_and_is_told_when_nothing_is_found(index):
+    """A real process, as an agent starts it."""
+    first, *rest = started(index)
+    server = mcp.StdioServerParameters(command=first, args=rest, env=dict(os.environ))
+
+    async def talk() -> dict:
+        async with mcp.Client(server) as client:
+            return await conversation(client)
+
+    told = asyncio.run(talk())
+    assert set(told["tools"]) == {"search", "similar", "show", "why"}
+    assert all(tool.description for tool in told["tools"].values())
+
+    found = told["cat"].structured_content
+    assert found["found"] and found["verdict"] in ("answer", "check")
+    assert found["hits"][0]["path"].endswith("cat.jpg") and found["hits"][0]["p_relevant"] > 0.5
+    assert len(found["hits"]) <= 3 and found["why"]
+
+    absent = told["absent"].structured_content
+    assert (absent["found"], absent["verdict"], absent["hits"]) == (False, "nothing_found", [])
+    assert absent["trust"] < 0.5 and absent["near_misses"][0]["p_relevant"] < 0.5
+
+    picture, words = told["shown"].content
+    with Image.open(io.BytesIO(base64.b64decode(picture.data))) as shown:
+        assert (picture.type, shown.format, max(shown.size)) == ("image", "JPEG", 128)
+    assert words.text.endswith("cat.jpg")
+
+    alike = told["similar"].structured_content
+    assert alike["query"]["similar_to"] == found["hits"][0]["id"] and "verdict" in alike
+
+    why = told["why"].structured_content
+    assert why["verdict"] == found["verdict"]
+    assert why["p_relevant"] == pytest.approx(found["hits"][0]["p_relevant"], abs=0.02)
+    assert "cat" in [one["word"] for one in why["explanation"]["words"]]
+
+    assert told["lost"].is_error and "There is no item 9999" in told["lost"].content[0].text
+    assert told["misspelt"].is_error and "expected a value" in told["misspelt"].content[0].text
+
+
+def test_the_same_over_http_and_from_this_machine_only(index):
+    done = subprocess.Popen(
+        started(index, "--http", "--port", "0"), stdout=subprocess.PIPE, text=True
+    )
+    assert done.stdout is not None
+    try:
+        address = done.stdout.readline().split()[-1]
+        assert address.startswith("http://127.0.0.1:")
+
+        async def talk() -> dict:
+            async with mcp.Client(address) as client:
+                return await conversation(client)
+
+        told = asyncio.run(talk())
+        assert told["cat"].structured_content["found"]
+        assert not told["absent"].structured_content["found"]
+        from httpx2 import Client
+
+        with Client() as stranger:  # a page of another site that is led to this address
+            answer = stranger.post(address, headers={"Host": "evil.example"}, json={})
+        assert answer.status_code == 421
+    finally:
+        done.terminate()
+        done.wait()
+        done.stdout.close()
+
+
+def test_without_its_package_it_says_what_to_install(command, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, out, err = command("mcp")
+    assert (code, out) == (
+        1,
+        "",
+    ) and err == f"avow: {MissingExtra('`avow mcp`', 'mcp', 'mcp')}\n"
