@@ -22,8 +22,8 @@ from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.explain import cell_weights, word_weights
 from benchmarks._report import commit, keep
 
-SHARE, AWAY = 0.25, 2
-"""Of the cells, and how many words, are taken away at once."""
+FEW, MANY, AWAY = 4, 9, 2
+"""Cells, of thirty-six, and words that are taken away at once."""
 BLUR = 24
 WAYS = ("avow", "one_by_one", "random")
 
@@ -46,12 +46,12 @@ def main() -> None:
         "command": "python -m benchmarks.quality.explain",
         "split": chosen.split,
         "pairs": len(rows),
-        "share": SHARE,
+        "few": FEW,
+        "many": MANY,
         "words_away": AWAY,
-        "cells": compared(rows, "cells"),
-        "words": compared(rows, "words"),
+        **{name: compared(rows, name) for name in ("few_cells", "many_cells", "words")},
     }
-    for name in ("cells", "words"):
+    for name in ("few_cells", "many_cells", "words"):
         told = figures[name]
         print(
             f"{name}: falls by {told['avow']:.4f}; one by one {told['one_by_one']:.4f} "
@@ -75,10 +75,14 @@ def judged(
     rng = np.random.default_rng(seed)
     orders = [-cells.ravel(), hidden[1:] - hidden[0], rng.random(count)]
     blurred = np.asarray(Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(BLUR)))
-    first = [np.argsort(order)[: round(SHARE * count)] for order in orders]
+    first = [np.argsort(order)[:away] for away in (FEW, MANY) for order in orders]
     variants = np.stack([without(pixels, blurred, chosen, encoder.grid) for chosen in first])
-    fallen = whole @ query - encoder.encode_prepared(variants) @ query
-    return {"cells": fallen.tolist(), "words": words_fallen(encoder, caption, whole, rng)}
+    fallen = (whole @ query - encoder.encode_prepared(variants) @ query).tolist()
+    return {
+        "few_cells": fallen[: len(WAYS)],
+        "many_cells": fallen[len(WAYS) :],
+        "words": words_fallen(encoder, caption, whole, rng),
+    }
 
 
 def without(
