@@ -117,7 +117,7 @@ def effects(
 
 
 def squares(side: int) -> Present:
-    """Which cells are there, each time without a square of them; those at an edge are cut off."""
+    """Which cells are there, each time without a square of them; edges cut some off."""
     edge = SQUARE if side > SQUARE + 1 else 1
     ways = []
     for row, column in itertools.product(range(1 - edge, side), repeat=2):
