@@ -15,6 +15,7 @@ from avow.retrieval.explain import (
     effects,
     explain,
     heat_map,
+    squares,
     ways,
     with_blocks,
     word_groups,
@@ -46,20 +47,35 @@ def quarters() -> Image.Image:
     return Image.fromarray(whole)
 
 
-def test_cells_are_hidden_in_every_way(ours):
-    """The same one picture at a time: means with and without a cell, of fifteen ways fitted."""
+def test_cells_are_hidden_one_by_one_where_there_are_few(ours):
+    """The same with one picture at a time, each time without one row of features."""
     query = ours.encode_texts([TEXT])[0]
     seen = ours.regions(ours.prepare(quarters())[None])
-    ways, values = [], []
-    for number in range(1, 16):
-        kept = [cell for cell in range(4) if number >> cell & 1]
-        part = Regions(seen.features[:, kept], torch.ones(1, len(kept), dtype=torch.bool))
-        ways.append([*(cell in kept for cell in range(4)), 1])
-        values.append(ours.encode_regions(part)[0] @ query)
-    expected = np.linalg.lstsq(np.array(ways, float), np.array(values, float), rcond=None)[0]
+    whole = ours.encode_regions(seen)[0] @ query
+    expected = []
+    for cell in range(4):
+        kept = [other for other in range(4) if other != cell]
+        part = Regions(seen.features[:, kept], torch.ones(1, 3, dtype=torch.bool))
+        expected.append(whole - ours.encode_regions(part)[0] @ query)
     found = explain(ours, TEXT, quarters())
-    np.testing.assert_allclose(found.cells.ravel(), expected[:4], atol=1e-5)
-    assert found.similarity == pytest.approx(values[-1], abs=1e-5)
+    np.testing.assert_allclose(found.cells.ravel(), expected, atol=1e-5)
+    assert found.similarity == pytest.approx(whole, abs=1e-5)
+
+
+def test_a_cell_weighs_what_falls_without_the_squares_it_is_in(towers):
+    """A corner is in four squares: of one cell, of two twice, of four."""
+    query = towers.encode_texts([TEXT])[0]
+    pixels = towers.prepare(quarters())
+    present = np.ones((5, BLOCKS, BLOCKS), bool)
+    present[1, 0, 0] = present[2, 0, :2] = present[3, :2, 0] = present[4, :2, :2] = False
+    similarity = towers.encode_prepared(with_blocks(pixels, present.reshape(5, -1))) @ query
+    shares = 1 / np.array([1, 2, 2, 4])
+    expected = (similarity[0] - similarity[1:]) @ shares / shares.sum()
+    _, cells = cell_weights(towers, quarters(), query)
+    assert cells[0, 0] == pytest.approx(expected, abs=1e-5)
+    hidden = ~squares(BLOCKS)
+    assert len(hidden) == (BLOCKS + 1) ** 2 and set(hidden.sum(1)) == {1, 2, 4}
+    assert (hidden.sum(0) == 4).all()
 
 
 @pytest.mark.parametrize("cell", range(4))

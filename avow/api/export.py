@@ -5,16 +5,20 @@ cannot be handed out is named with its reason in a list at the end of the archiv
 """
 
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
-from fastapi import APIRouter, Form
+from fastapi import APIRouter
+from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
 
 from avow.api import videos
-from avow.api.limits import LARGEST_ID
+from avow.api.answers import Body
+from avow.api.limits import ANSWERS, LARGEST_ID
 from avow.api.pictures import confined, media_type
 from avow.api.refusals import Refusal
 from avow.api.searching import REFUSALS
@@ -24,22 +28,50 @@ MOST = 10_000
 """Items of one archive."""
 LEFT_OUT = "left out.txt"
 _AT_ONCE = 2**20
+_KEPT = 16  # archives that were named
 router = APIRouter(prefix="/api/export", responses=REFUSALS)
 
 
-@router.post(
-    "/zip",
-    response_class=StreamingResponse,
-    responses={200: {"content": {"application/zip": {}}}},
-)
-async def export_zip(
-    here: Here, ids: Annotated[str, Form(description="Numbers of items, between commas.")]
-) -> StreamingResponse:
-    """The files of some items, as they are, in an archive."""
-    numbers = _numbers(ids)
+class Chosen(Body):
+    """Which items to put into an archive."""
+
+    ids: list[Annotated[int, Field(ge=0, le=LARGEST_ID)]] = Field(min_length=1, max_length=MOST)
+
+
+class Prepared(BaseModel):
+    """Where the archive can be fetched from, once or again, while few others are asked for."""
+
+    name: str = Field(description="Fetch it with GET /api/export/NAME.")
+    files: int
+    left_out: list[str] = Field(description="Why items are left out; the first of them.")
+
+
+@router.post("")
+async def prepare_export(here: Here, chosen: Chosen) -> Prepared:
+    """Name an archive of the files of some items; nothing is made before it is fetched."""
+    numbers = list(dict.fromkeys(chosen.ids))
     files, left_out = await here.reading.run(_files, here, numbers)
     if not files:
         raise Refusal(404, f"None of these files can be handed out: {left_out[0]}")
+    name = f"{secrets.token_urlsafe(16)}.zip"
+    here.exports[name] = numbers
+    while len(here.exports) > _KEPT:
+        here.exports.pop(next(iter(here.exports)), None)
+    return Prepared(name=name, files=len(files), left_out=left_out[:ANSWERS])
+
+
+@router.get(
+    "/{name}",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/zip": {}}}},
+)
+async def export(
+    here: Here, name: Annotated[str, PathParameter(max_length=100)]
+) -> StreamingResponse:
+    """The files of the items that were chosen, as they are, in an archive."""
+    if name not in here.exports:
+        raise Refusal(404, f"There is no archive {name!r}. Choose its items again.")
+    files, left_out = await here.reading.run(_files, here, here.exports[name])
     headers = {"Content-Disposition": 'attachment; filename="avow.zip"'}
     return StreamingResponse(
         zipped(files, left_out), media_type="application/zip", headers=headers
@@ -82,16 +114,6 @@ class _Pieces:
     def take(self) -> bytes:
         taken, self._held = bytes(self._held), bytearray()
         return taken
-
-
-def _numbers(ids: str) -> list[int]:
-    parts = [part.strip() for part in ids.split(",")]
-    if not all(part.isdecimal() and len(part) < 17 for part in parts):
-        raise Refusal(422, "'ids' is not usable: expected numbers of items between commas.")
-    numbers = list(dict.fromkeys(map(int, parts)))
-    if len(numbers) > MOST or max(numbers) > LARGEST_ID:
-        raise Refusal(422, f"'ids' is not usable: expected at most {MOST} numbers of items.")
-    return numbers
 
 
 def _files(here: Service, numbers: Sequence[int]) -> tuple[list[tuple[Path, str]], list[str]]:

@@ -6,7 +6,7 @@ event loop: a route that blocks the loop stops every other request, health inclu
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +52,8 @@ class Service:
     jobs: JobList
     roots: tuple[str, ...] = ()
     """Real folders below which others may be chosen from the page."""
+    exports: dict[str, list[int]] = field(default_factory=dict)
+    """Items of archives that may be fetched, by name."""
 
     @classmethod
     def of(

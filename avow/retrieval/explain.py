@@ -1,15 +1,17 @@
 """Which words and which parts of the picture carried a match.
 
-    weight of a part = mean similarity with it - mean similarity without it,
-                       over which of the other parts are there
+    weight of a word = mean similarity with it - mean similarity without it,
+                       over which of the other words are there
+    weight of a cell = what the similarity falls by without a square of two by two cells,
+                       per cell, over all squares that it is in
 
 Nothing is looked up inside the network: parts are hidden, and the similarity is measured again.
-Hiding one part alone says little, as its neighbours show the same ("a cup of coffee" without
-"cup" is still a drink), so that many parts are hidden at once, in many ways. The effects are
-those of the linear game that fits best (Banzhaf values). A model of ours hides grid cells from
-its views, after the pixel network has run; any other model is shown the picture with blocks of
-pixels greyed out. A word is hidden together with the words that only hold it in the sentence
-("of coffee"); those have no weight of their own.
+Hiding one part alone says little, as others tell the same: "a cup of coffee" without "cup" is
+still a drink, and what one cell shows reaches into the next. So several go at once, in many
+ways; the weights of words are those of the linear game that fits best (Banzhaf values). A model
+of ours hides grid cells from its views, after the pixel network has run; any other model is
+shown the picture with blocks of pixels greyed out. A word is hidden together with the words
+that only hold it in the sentence ("of coffee"); those have no weight of their own.
 """
 
 import itertools
@@ -31,8 +33,8 @@ BLOCKS = 7
 EVERY_WAY = 5
 """So many words are hidden in every way there is; of more, in some ways that are drawn."""
 DRAWN = 40
-CELL_WAYS = 128
-BLOCK_WAYS = 96  # each is one pass of the whole network
+SQUARE = 2
+"""Cells per side of what is hidden of a picture at once."""
 _NOTHING = "a picture"  # a text without any of its words
 _GREY = 127
 _SHINE = 0.6  # how much of the strongest cell's colour hides the picture
@@ -114,23 +116,33 @@ def effects(
     return np.linalg.lstsq(signs, np.asarray(value(present), np.float64), rcond=None)[0][:-1]
 
 
+def squares(side: int) -> Present:
+    """Which cells are there, each time without a square of them; edges cut some off."""
+    edge = SQUARE if side > SQUARE + 1 else 1
+    ways = []
+    for row, column in itertools.product(range(1 - edge, side), repeat=2):
+        present = np.ones((side, side), bool)
+        present[max(row, 0) : row + edge, max(column, 0) : column + edge] = False
+        ways.append(present.ravel())
+    return np.array(ways)
+
+
 def cell_weights(
     encoder: Encoder, photograph: Image.Image, query: Float[np.ndarray, " dim"]
 ) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, "rows columns"]]:
     """The picture's vector, and how much each part of it adds to the similarity."""
     pixels = encoder.prepare(photograph)
     side = encoder.grid or BLOCKS
-    present = ways(side**2, CELL_WAYS if encoder.grid else BLOCK_WAYS)
-    present = present[present.any(1)]  # a picture without any part has no vector
-    everything = np.ones((1, side**2), bool)
-
-    def vectors(shown: Present) -> Float[np.ndarray, "ways dim"]:
-        if encoder.grid:
-            return encoder.encode_cells(pixels, shown)
-        return encoder.encode_prepared(with_blocks(pixels, shown))
-
-    weights = effects(lambda shown: vectors(shown) @ query, present)
-    return vectors(everything)[0], weights.reshape(side, side)
+    present = np.concatenate([np.ones((1, side**2), bool), squares(side)])
+    if encoder.grid:
+        vectors = encoder.encode_cells(pixels, present)
+    else:
+        vectors = encoder.encode_prepared(with_blocks(pixels, present))
+    similarity = vectors @ query
+    hidden = ~present[1:]
+    per_cell = hidden / hidden.sum(1, keepdims=True)
+    weights = (similarity[0] - similarity[1:]) @ per_cell / per_cell.sum(0)
+    return vectors[0], weights.reshape(side, side)
 
 
 def heat_map(photograph: Image.Image, cells: Float[np.ndarray, "rows columns"]) -> Image.Image:

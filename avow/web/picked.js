@@ -1,5 +1,6 @@
 // Pictures that were picked: a bar with what can be done with all of them.
 
+import { send } from "./api.js";
 import { button, fill, find, make, press, say } from "./build.js";
 import { count, name } from "./words.js";
 
@@ -37,16 +38,16 @@ function tell() {
   ] : null);
 }
 
-// A form and not a script, so that the browser writes an archive of any size to its file.
-function zip() {
-  const form = make(
-    "form", { method: "post", action: "api/export/zip", hidden: true },
-    make("input", { name: "ids", value: [...picked.keys()].join(",") }),
-  );
-  document.body.append(form);
-  form.submit();
-  form.remove();
-  say("The archive is on its way.");
+const save = (href, download) => make("a", { href, download }).click();
+
+// The archive has an address, so that the browser itself writes one of any size to its file.
+async function zip() {
+  try {
+    const told = await send("api/export", { ids: [...picked.keys()] });
+    save(`api/export/${told.name}`, "avow.zip");
+  } catch (error) {
+    say(error.message);
+  }
 }
 
 function table() {
@@ -58,6 +59,6 @@ function table() {
   const rows = [...picked.values()].map((hit) => columns.map((key) => cell({ ...hit, question: asked }[key])));
   const text = [columns, ...rows].map((row) => row.join(",")).join("\r\n");
   const address = URL.createObjectURL(new Blob([`${text}\r\n`], { type: "text/csv" }));
-  make("a", { href: address, download: "avow.csv" }).click();
+  save(address, "avow.csv");
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }

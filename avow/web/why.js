@@ -16,6 +16,8 @@ export async function show(hit, around) {
   const parts = Object.fromEntries(["alike", "beside", "words", "facts", "similar"].map((one) => [one, make("div")]));
   fill(panel, bar(hit, around), picture(hit, around), make("div", { class: "told" }, Object.values(parts)));
   if (!panel.open) panel.showModal();
+  // the button that was pressed is made anew, and keys must go on reaching the drawer
+  if (!panel.contains(document.activeElement)) panel.focus();
   panel.scrollTop = 0;
   const current = () => mine === turn;
   if (hit.alike?.length) {

@@ -1,0 +1,296 @@
+"""Every control of the page, in a real browser: few visits that try many of them each."""
+
+import csv
+import io
+import os
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+import serving
+from axe_playwright_python.sync_playwright import Axe
+from encoders import ColourEncoder
+from PIL import Image
+from serving import CAT, ELEPHANT
+from test_web import FOUND, REFUSED, app_of, asked, calm, ready
+
+from avow.retrieval.indexing import index_folders, make_empty
+from avow.retrieval.library import Library
+from avow.retrieval.search import Retriever
+
+pytestmark = pytest.mark.browser
+WEB = Path(serving.__file__).parent.parent / "avow" / "web"
+LONGEST = 60 * 1024
+STANDARD = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
+SMALL = """() => [...document.querySelectorAll("button, a, input, select, summary")]
+  .filter((one) => one.checkVisibility({ visibilityProperty: true, opacityProperty: false })
+    && !one.closest(".unseen, .skip") && !one.matches(".unseen, .skip"))
+  .map((one) => [one, (one.closest(".pick") ?? one).getBoundingClientRect()])
+  .filter(([, box]) => box.width < 43.5 || box.height < 43.5)
+  .map(([one, box]) => `${one.outerHTML.slice(0, 90)} ${box.width} x ${box.height}`)"""
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    return serving.index_once(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def address(index):
+    retriever = serving.english(serving.judged(Retriever.open(index)))
+    with serving.Server(app_of(retriever)) as where:
+        yield where
+
+
+def test_scripts_stay_small():
+    """What a browser must read before the page lives."""
+    assert sum(file.stat().st_size for file in WEB.glob("*.js")) <= LONGEST
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_everybody_can_use_it(visit, address, width):
+    """WCAG 2.2 AA as far as axe-core can tell: home, answers, a picture, the index; twice."""
+    seen = visit(f"{address}/", width=width)
+    page, told = ready(seen, ".wall .look"), []
+
+    def look(what):
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            found = Axe().run(page, options=STANDARD).response["violations"]
+            told.extend(
+                f"{what}, {scheme}: {one['id']} at {one['nodes'][0]['target']}" for one in found
+            )
+
+    look("home")
+    page.fill("#text", CAT)
+    page.press("#text", "Enter")
+    ready(seen, FOUND)
+    page.click("#more summary")
+    page.click(".numbers > summary")
+    page.click("#further .more")
+    ready(seen, "#further .card:not(.wait)")
+    page.locator(".pick input").first.check()
+    look("answers")
+    page.click("#shown > .grid .look")
+    ready(seen, "#why .word")
+    ready(seen, "#why .told .wall .look")
+    look("a picture")
+    page.keyboard.press("Escape")
+    page.click("#about-open")
+    ready(seen, "#about .folders li")
+    look("the index")
+    assert told == []
+    assert not seen.scrolls_sideways()
+
+
+def test_a_picture_is_looked_at_in_full(visit, address):
+    seen = asked(visit, address, CAT)
+    page = ready(seen, FOUND)
+    page.click("#further .more")
+    ready(seen, "#further .card:not(.wait)")
+    page.click("#shown > .grid .look")
+    ready(seen, "#why .words")
+    name = page.inner_text("#why-name")
+    links = page.locator("#tools a")
+    assert links.all_inner_texts() == ["Open original", "Download"]
+    sent = page.request.get(address + links.first.get_attribute("href"))
+    assert sent.ok and sent.headers["content-type"] == "image/jpeg"
+    with page.expect_download() as saved:
+        links.last.click()
+    assert saved.value.suggested_filename == name == "chelsea.jpg"
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("#tools >> text=Copy path")
+    ready(seen, "#toast:has-text('Copied')")
+    assert page.evaluate("navigator.clipboard.readText()").endswith("/pictures/chelsea.jpg")
+    assert page.evaluate(SMALL) == []
+    # keys go on into the list behind the first answers, and back
+    for key in ("ArrowRight", "ArrowRight"):
+        before = page.inner_text("#why-name")
+        page.keyboard.press(key)
+        page.wait_for_function(
+            "told => document.querySelector('#why-name').innerText != told", arg=before
+        )
+    swiped(page, 200, 20)
+    page.wait_for_function(
+        "told => document.querySelector('#why-name').innerText == told", arg=before
+    )
+    swiped(page, 20, 200)
+    page.wait_for_function(
+        "told => document.querySelector('#why-name').innerText == told", arg=name
+    )
+    page.click("#tools >> text=More like this")
+    ready(seen, '.verdict[data-is="unjudged"]')
+    assert "like=" in page.url and not page.locator("#why").is_visible()
+    calm(seen, address)
+
+
+def swiped(page, start, end):
+    """A finger over the picture, from one place to another."""
+    page.evaluate(
+        """([from, to]) => {
+          const figure = document.querySelector("#why .pictured");
+          const send = (kind, clientX) => {
+            const at = new Touch({ identifier: 1, target: figure, clientX, clientY: 50 });
+            const touches = kind === "touchstart" ? [at] : [];
+            figure.dispatchEvent(new TouchEvent(kind, { touches, changedTouches: [at] }));
+          };
+          send("touchstart", from);
+          send("touchend", to);
+        }""",
+        [start, end],
+    )
+
+
+def test_picked_pictures_are_exported(visit, address):
+    seen = asked(visit, address, CAT)
+    page = ready(seen, FOUND)
+    page.click("#further .more")
+    ready(seen, "#further .card:not(.wait) .pick")
+    page.locator("#shown .look").first.press("x")
+    page.locator("#further .card:not(.wait) .pick").first.click()
+    assert page.inner_text("#picked p") == "2 pictures picked"
+    with page.expect_download() as saved:
+        page.click("#picked >> text=CSV")
+    rows = list(csv.DictReader(io.StringIO(Path(saved.value.path()).read_text())))
+    assert len(rows) == 2 and rows[0]["path"].endswith("/chelsea.jpg")
+    assert 0.5 < float(rows[0]["p_relevant"]) <= 1 and rows[0]["question"] == CAT
+    with page.expect_download() as saved:
+        page.click("#picked >> text=Zip")
+    with zipfile.ZipFile(saved.value.path()) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == [Path(row["path"]).name for row in rows]
+        assert archive.read("chelsea.jpg") == Path(rows[0]["path"]).read_bytes()
+    page.click("#picked [aria-label='Pick none']")
+    assert (
+        page.locator("#picked").inner_text() == ""
+        and not page.locator(":checked:not(option)").count()
+    )
+    calm(seen, address)
+
+
+def test_controls_write_the_filter_and_read_it(visit, address):
+    seen = visit(f"{address}/?q=a+cat&where=name~r+or+name~c")
+    page = ready(seen, ".verdict")
+    assert page.locator("#more").get_attribute("open") is not None
+    page.fill("#from", "2020-02-03")
+    page.dispatch_event("#from", "change")
+    wanted = "(name~r or name~c) and taken>=2020-02-03"
+    page.wait_for_function(
+        "text => document.querySelector('#where').value === text", arg=wanted
+    )
+    ready(seen, ".verdict:has-text('No picture passes the filter')")
+    page.fill(
+        "#where", 'taken<=2030-01-01 and folder~"pic\\"t" and tag=sea and size>=3MB and p>=0.3'
+    )
+    said = {
+        key: page.input_value(f"#{key}")
+        for key in ("from", "to", "folder", "tag", "size", "least")
+    }
+    assert said == {
+        "from": "",
+        "to": "2030-01-01",
+        "folder": 'pic"t',
+        "tag": "sea",
+        "size": "3MB",
+        "least": "0.3",
+    }
+    page.fill("#where", "kind=picture")
+    page.select_option("#least", "50%")
+    ready(seen, ".verdict:not(:has-text('No picture passes'))")
+    assert (
+        page.input_value("#where") == "kind=picture and p>=50%" and "p%3E%3D50%25" in page.url
+    )
+    stated = page.locator("#shown .trust b").all_inner_texts()
+    assert stated and all(int(re.sub(r"\D", "", one)) >= 50 for one in stated)
+    assert page.locator("#further button").count() == 0
+    page.select_option("#least", "")
+    page.wait_for_function("document.querySelector('#where').value === 'kind=picture'")
+    assert page.evaluate(SMALL) == []
+    calm(seen, address)
+
+
+def test_near_misses_and_numbers_are_those_of_the_command_line(visit, address, index):
+    seen = asked(visit, address, ELEPHANT)
+    page = ready(seen, REFUSED)
+    result = serving.english(serving.judged(Retriever.open(index))).search(ELEPHANT, k=12)
+    page.click(".misses summary")
+    stated = page.locator(".misses .trust b").all_inner_texts()
+    assert len(stated) == len(result.near_misses) == 12
+    for told, hit in zip(stated, result.near_misses, strict=True):
+        assert told == (
+            "< 1 %" if 0 < hit.p_relevant < 0.01 else f"{hit.p_relevant:.0%}".replace("%", " %")
+        )
+    page.click(".numbers > summary")
+    facts = page.inner_text(".numbers > .facts")
+    assert "18 pictures" in facts and "one of these fits" in facts
+    assert not page.get_by_text("Uncertainty u =").is_visible()
+    page.click(".numbers details summary")
+    assert page.get_by_text("Uncertainty u =").is_visible()
+    assert page.evaluate(SMALL) == []
+
+
+def test_a_first_visit_makes_an_index_and_shows_it_while_it_grows(visit, index, tmp_path):
+    encoder = serving.encoder_of(index)
+    made = make_empty(tmp_path / "index", encoder)
+    retriever = Retriever(Library.open(made, encoder), encoder)
+    with serving.Server(app_of(retriever, roots=[index.parent])) as address:
+        seen = visit(f"{address}/")
+        page = ready(seen, ".chooser .folders button")
+        assert page.inner_text("#index-line") == "0 pictures"
+        page.click(".chooser .folders button")
+        ready(seen, ".chooser .folders >> text=pictures")
+        page.click(".chooser .folders >> text=pictures")
+        ready(seen, ".chooser >> text=Index this folder")
+        assert "19 pictures and videos lie in it" in page.inner_text(".chooser")
+        assert page.evaluate(SMALL) == []
+        page.click(".chooser >> text=Index this folder")
+        ready(seen, ".wall .look")
+        serving.wait_until(lambda: page.inner_text("#index-line") == "18 pictures")
+        refused = page.request.post(f"{address}/api/jobs", data={"folder": "/etc"})
+        assert refused.status == 404 and "cannot be indexed from here" in refused.text()
+        calm(seen, address)
+
+
+def test_pictures_that_look_the_same_are_one_answer(visit, index, tmp_path):
+    retriever = serving.copy_of(index, tmp_path)
+    pictures = tmp_path / "pictures"
+    with Image.open(pictures / "chelsea.jpg") as cat:
+        cat.save(pictures / "again.jpg", quality=80)
+    index_folders([pictures], index=tmp_path / "index", encoder=retriever.encoder, dedupe=True)
+    with serving.Server(app_of(serving.judged(retriever))) as address:
+        seen = asked(visit, address, CAT)
+        page = ready(seen, FOUND)
+        assert page.locator("#shown > .grid .card").count() == 1
+        assert page.inner_text("#shown > .grid .same") == "2 alike"
+        page.click("#shown > .grid .look")
+        ready(seen, "#why h3:has-text('The same picture')")
+        calm(seen, address)
+
+
+def test_a_list_of_any_length_holds_only_what_is_in_view(visit, tmp_path):
+    """Nothing waits for what is not looked at, and the end is a key away."""
+    many = 10_000 if os.environ.get("AVOW_LONG_TESTS") else 600
+    (tmp_path / "pictures").mkdir()
+    for number in range(many):
+        colour = (number % 256, number // 256 % 256, 128)
+        Image.new("RGB", (4, 4), colour).save(tmp_path / "pictures" / f"{number:05}.png")
+    encoder = ColourEncoder()
+    index_folders([tmp_path / "pictures"], index=tmp_path / "index", encoder=encoder)
+    retriever = Retriever(Library.open(tmp_path / "index", encoder), encoder)
+    with serving.Server(app_of(retriever)) as address:
+        seen = asked(visit, address, "red")
+        page = ready(seen, "#further .more")
+        page.click("#further .more")
+        ready(seen, "#further .card:not(.wait)")
+        held = "document.querySelectorAll('#further .card').length"
+        assert page.evaluate(held) < 80
+        page.locator("#further .card:not(.wait) .look").first.focus()
+        page.keyboard.press("End")
+        ready(seen, f"#further li[aria-posinset='{many - 12}'] .look:focus")
+        assert page.evaluate(held) < 80
+        names = page.locator("#further .name").all_inner_texts()
+        assert len(set(names)) == len(names) > 4
+        page.keyboard.press("Home")
+        ready(seen, "#further li[aria-posinset='1'] .look:focus")
+        calm(seen, address)
