@@ -1,5 +1,6 @@
 """What every benchmark writes down: the figures, the machine, the date."""
 
+import argparse
 import contextlib
 import datetime
 import gc
@@ -33,6 +34,14 @@ def machine() -> dict[str, Any]:
         "avow": avow.__version__,
         "date": datetime.date.today().isoformat(),
     }
+
+
+def sizes_parser(about: str | None, **sizes: int) -> argparse.ArgumentParser:
+    """A parser with one option for each size of a benchmark, and what it is by default."""
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    for name, default in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    return parser
 
 
 def commit() -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+PATIENT = 300_000.0  # milliseconds: it only ends a test that would hang
 MISSING = "no Chromium on the PATH or in AVOW_CHROMIUM"
 
 
@@ -57,7 +58,9 @@ def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
         # root may not use the sandbox, and the pages are our own
         opened = driver.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=path,
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
+            timeout=PATIENT,
         )
         yield opened
         opened.close()
@@ -68,7 +71,7 @@ class Pages:
 
     def __init__(self, browser: Any) -> None:
         self._context = browser.new_context()
-        self._context.set_default_timeout(300_000)  # it only ends a test that would hang
+        self._context.set_default_timeout(PATIENT)
         self._free: list[Any] = []
 
     def take(self) -> Any:

@@ -47,9 +47,10 @@ def checked(subject: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
 
 def _with_shapes(function: FunctionType) -> Callable[..., Any]:
     """The same function; an axis has one size in all arguments and in the result."""
-    check = _check(function)
     if iscoroutinefunction(function):  # its result comes later
+        check = _check(function)
         return wraps(function)(lambda *args, **kwargs: _in_context(check, *args, **kwargs))
+    checks: list[Callable[..., Any]] = []  # made at the first call: most are never called
     passed: dict[Hashable, set[Hashable]] = {}
     check_again: list[Callable[..., Any]] = []
 
@@ -58,7 +59,9 @@ def _with_shapes(function: FunctionType) -> Callable[..., Any]:
         given = forms((*args, *kwargs, *kwargs.values()))
         results = passed.get((len(args), given))
         if given is None or results is None:
-            result = _in_context(check, *args, **kwargs)
+            if not checks:
+                checks.append(_check(function))
+            result = _in_context(checks[0], *args, **kwargs)
             if given is not None and len(passed) < _MOST:
                 passed[len(args), given] = {form(result)}
             return result

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from encoders import COLOURS
+from encoders import COLOURS, picture
 
 RATE = 10
 _SIZE = (64, 48)
@@ -42,6 +42,15 @@ def write_video(
                 container.mux(stream.encode(frame))
         container.mux(stream.encode())
     return path
+
+
+def write_holiday(folder: Path, *pictures: str) -> Path:
+    """A new folder with a video of three scenes, and with pictures of one colour each."""
+    folder.mkdir()
+    write_video(folder / "holiday.mp4", HOLIDAY)
+    for colour in pictures:
+        picture(colour).save(folder / f"{colour}.png")
+    return folder
 
 
 HOLIDAY = [("red", 4), ("green", 5), ("blue", 4)]

@@ -1,10 +1,13 @@
-"""Run in two processes by test_parallel.py: training gradients, shared by all processes.
+"""Run by test_parallel.py: two processes, and the training gradients that they share.
 
-Then, in the same two processes, the training runs of the recipes `apart` and `gathered`.
+Then, in the same two processes, the training runs of the recipes `apart` and `gathered`. The
+processes are forked, so that what both need is imported once; torchrun would start them anew.
 """
 
+import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -24,6 +27,15 @@ COUNTS = ([5, 3, 1, 4, 2, 5], [7, 4, 2, 6, 3, 5])
 
 
 def main() -> None:
+
+    ranks = [os.fork() or learn(rank) for rank in ("0", "1")]
+    ended = [os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1]) for rank in ranks]
+    sys.exit(max(map(abs, ended)))
+
+
+def learn(rank: str) -> NoReturn:
+    """All that one of the two processes does."""
+    os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
     where, accelerator = Path(sys.argv[1]), Accelerator(cpu=True)
     for name, (gather, method) in CASES.items():
         found = gradient(accelerator, gather, method)
@@ -34,6 +46,7 @@ def main() -> None:
     if dist.is_initialized():  # threads of gloo that outlive the process abort it
         dist.barrier()
         dist.destroy_process_group()
+    sys.exit()
 
 
 def gradient(

@@ -12,8 +12,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+from avow.assembly.model import Model
 from avow.core import folder
-from avow.core.contracts import Regions, Tokens
+from avow.core.contracts import Backbone, Regions, Tokens
 from avow.core.datasets import PairedDataset
 from avow.core.errors import BadData
 from avow.data.opening import open_dataset
@@ -65,6 +66,12 @@ def examples(short: int, long: int) -> settings:
 def opened_once(name: str) -> PairedDataset:
     """A dataset of AVOW_DATA; a large one takes seconds to open, and nobody changes it."""
     return open_dataset(name)
+
+
+@cache
+def default_backbone() -> Backbone:
+    """That of the model which comes with Avow; the whole model takes a second to open."""
+    return Model.from_pretrained("default").backbone
 
 
 def refusal(action: Callable[[], object], kind: type[Exception] = BadData) -> str:

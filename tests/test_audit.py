@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from samples import small_recipe, write_precomp
+from samples import default_backbone, small_recipe, write_precomp
 from search_samples import save_toy
 from test_training import as_toml
 from typer.testing import CliRunner
@@ -353,8 +353,7 @@ def slipped(tmp_path_factory) -> tuple[Path, set[str]]:
 def stored(slipped, tmp_path_factory) -> Path:
     """Its features, as `avow features` makes them."""
     out = tmp_path_factory.mktemp("features") / "stored"
-    backbone = Model.from_pretrained("default").backbone
-    extract(open_dataset(str(slipped[0])), backbone, out, progress=False)
+    extract(open_dataset(str(slipped[0])), default_backbone(), out, progress=False)
     return out
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from samples import small_recipe, write_precomp
+from samples import default_backbone, small_recipe, write_precomp
 from test_audit import scores_of
 from test_training import as_toml
 from typer.testing import CliRunner
 
 from avow.assembly.features import extract
-from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
 from avow.audit.files import read_decisions, write_cleaned
 from avow.audit.judge import Judged, audit, looked_at
@@ -169,8 +168,7 @@ def broken(tmp_path_factory) -> tuple[Path, Path]:
 
 
 def features(data: Path, out: Path) -> None:
-    backbone = Model.from_pretrained("default").backbone
-    extract(open_dataset(str(data)), backbone, out, progress=False)
+    extract(open_dataset(str(data)), default_backbone(), out, progress=False)
 
 
 def test_pairs_keep_their_place_where_a_photograph_is_missing(broken, tmp_path):

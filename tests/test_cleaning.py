@@ -70,7 +70,13 @@ def run_stopped(content: dict, run: Path, batch: int) -> None:
             run_recipe(content, run)
 
 
-@pytest.mark.parametrize("loss", STOPPED)
+SIMPLER = ("decl", "ncr")  # the others remember as much, and more
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [pytest.param(one, marks=pytest.mark.long) if one in SIMPLER else one for one in STOPPED],
+)
 def test_stopped_inside_a_sifted_epoch_and_resumed(data, tmp_path, loss):
     """The trust of the epoch, and what the loss remembers, come back with the weights."""
     content = noisy_recipe(data, loss, epochs=3, batch=80)

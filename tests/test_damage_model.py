@@ -1,6 +1,7 @@
 """Damage in a run, its trust, its bank or its features is told, or changes no number."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -31,10 +32,13 @@ def run(written, tmp_path) -> Path:
     return Path(shutil.copytree(written, tmp_path / "run"))
 
 
+COUNT = 63 if os.environ.get("AVOW_LONG_TESTS") else 21  # every file three times, or once
+
+
 def test_damages_are_told_or_harmless(tmp_path):
-    figures = damage_model.damaged(tmp_path, 63, seed=7)  # every file three times
+    figures = damage_model.damaged(tmp_path, COUNT, seed=7)
     assert figures["wrong"] == []
-    assert figures["told"] + figures["harmless"] == 63 and figures["told"] > 40
+    assert figures["told"] + figures["harmless"] == COUNT and figures["told"] > 0.63 * COUNT
 
 
 def flip(path: Path) -> None:

@@ -548,12 +548,26 @@ def test_folder_without_features(tmp_path):
     )
 
 
-def test_features_of_a_later_format(store):
-    write_manifest(store, format=2)
-    assert refusal(lambda: FeatureStore.open(store.folder), BadFeatures) == (
-        f"The features in {str(store.folder)!r} have format 2. Expected 1. Make them "
-        "again with `avow features`."
-    )
+@pytest.mark.parametrize(
+    "changed, why",
+    [
+        (
+            {"format": 2},
+            "The features in {folder!r} have format 2. Expected 1. Make them again with "
+            "`avow features`.",
+        ),
+        (
+            {"dim": 5},
+            "The features of split 'train' in {folder!r} are 4 parts of 3 numbers. Expected "
+            "4 of 5, as its manifest says. Delete that folder and run `avow features` again.",
+        ),
+    ],
+    ids=["of a later format", "wider than the features"],
+)
+def test_a_manifest_that_does_not_fit(store, changed, why):
+    write_manifest(store, **changed)
+    said = refusal(lambda: FeatureStore.open(store.folder), BadFeatures)
+    assert said == why.format(folder=str(store.folder))
 
 
 def test_shard_that_is_missing(store):
@@ -592,15 +606,6 @@ def test_shard_of_another_width(store):
         f"The shard {str(shard)!r} holds features of shape (3, 4, 5), and the first "
         "shard (4, 4, 3). Expected shards of one width. Delete that file and run the "
         "same `avow features` again."
-    )
-
-
-def test_features_narrower_than_the_manifest_says(store):
-    write_manifest(store, dim=5)
-    assert refusal(lambda: FeatureStore.open(store.folder), BadFeatures) == (
-        f"The features of split 'train' in {str(store.folder)!r} are 4 parts of 3 "
-        "numbers. Expected 4 of 5, as its manifest says. Delete that folder and run "
-        "`avow features` again."
     )
 
 

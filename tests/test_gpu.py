@@ -29,14 +29,24 @@ ADDING = ("dive", "vsrn")
 """Methods that add something to the loss, and are recorded with it and without it."""
 
 
-@pytest.mark.parametrize("name", folder.names(methods))
-def test_recorded_equals_launched(name):
+def still_comparison(name: str) -> Comparison:
+    """Two views of a method that drop nothing."""
     torch.manual_seed(0)
     still = {"dropout_word": 0.0, "dropout_image": 0.0, "dropout_head": 0.0}
-    views = [folder.build(methods, name, **SIZES, **still).cuda() for _ in range(2)]
-    comparison = Comparison(views)
+    return Comparison([folder.build(methods, name, **SIZES, **still).cuda() for _ in range(2)])
+
+
+def launched_and_recorded(name: str) -> tuple[Comparison, Graphed]:
+    """A comparison as it is launched, and the same one recorded."""
+    comparison = still_comparison(name)
     recorded = Graphed(comparison)
     recorded.train()
+    return comparison, recorded
+
+
+@pytest.mark.parametrize("name", folder.names(methods))
+def test_recorded_equals_launched(name):
+    comparison, recorded = launched_and_recorded(name)
     parameters = list(comparison.parameters())
     for seed, counts in enumerate(TURNS):
         visual = regions([5, 3, 1], seed=seed).to("cuda")
@@ -87,15 +97,12 @@ def test_a_recorded_step_of_training_equals_a_launched_one(name):
 
 def _learner(name: str, recorded: bool) -> loop.Learner:
     """Plain descent: Adam would turn the rounding of a zero gradient into a whole step."""
-    torch.manual_seed(0)
-    still = {"dropout_word": 0.0, "dropout_image": 0.0, "dropout_head": 0.0}
-    views = [folder.build(methods, name, **SIZES, **still).cuda() for _ in range(2)]
-    comparison = Comparison(views)
+    comparison = still_comparison(name)
     optimiser = torch.optim.SGD(comparison.parameters(), lr=0.01)
     return loop.Learner(
         Accelerator(),
         Graphed(comparison) if recorded else comparison,
-        views,
+        list(comparison.views),
         folder.build(losses, "tcl"),
         optimiser,
         Training(),

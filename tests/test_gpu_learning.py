@@ -5,20 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 from samples import SIZES, regions, tokens
+from test_gpu import launched_and_recorded
 from test_learnt_nodes import plainly, sides
 from test_learnt_nodes import values_and_slopes as nodes_and_slopes
 from test_whole_batch import batch_of, made
 from torch import nn
 
-from avow import methods
 from avow.blocks import fused
 from avow.blocks.joint_gru import read_together
-from avow.core import folder
 from avow.methods import imram
 from avow.methods._learnt_nodes import learnt_nodes
 from avow.training.batches import Batch
-from avow.training.compare import Comparison
-from avow.training.graphs import Graphed
 from avow.training.optim import build_optimiser
 from avow.training.whole_batch import WholeBatches
 
@@ -84,12 +81,7 @@ def test_a_memory_is_that_of_single_operations(learning, monkeypatch):
 
 @pytest.mark.parametrize("name", ["vse_infty", "sgr", "gsmn", "imram"])
 def test_recorded_with_kernels_equals_launched_without(learning, name):
-    torch.manual_seed(0)
-    still = {"dropout_word": 0.0, "dropout_image": 0.0, "dropout_head": 0.0}
-    views = [folder.build(methods, name, **SIZES, **still).cuda() for _ in range(2)]
-    comparison = Comparison(views)
-    recorded = Graphed(comparison)
-    recorded.train()
+    comparison, recorded = launched_and_recorded(name)
     visual, text = regions([5, 3, 1]).to("cuda"), tokens([7, 4, 2]).to("cuda")
     parameters = list(comparison.parameters())
     buffers = [buffer.clone() for buffer in comparison.buffers()]

@@ -117,6 +117,7 @@ def test_one_search_imports_only_what_it_needs(home):
     assert not heavy & imported
 
 
+@pytest.mark.long  # indexed and searched by the same modules as above, in other numbers
 def test_half_precision_rows(home):
     (home / "few").mkdir()
     for thing in THINGS[:3]:

@@ -190,7 +190,7 @@ def check_state(views, folder: Path, step: int):
         assert apart <= 0.002 * total
 
 
-@pytest.mark.long  # test_parity.py compares the same numbers, as a user's import gives them
+@pytest.mark.long  # steps of SAF are the same but for the network, whose scores are compared
 def test_tcl_sgr_training_steps(oracles):  # noqa: F811
     """The losses of both epochs; the scores after them as far as they are determined.
 

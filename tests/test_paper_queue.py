@@ -2,9 +2,9 @@
 
 import argparse
 import json
-import os
-import subprocess
+import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -72,30 +72,31 @@ def queue(tmp_path) -> Path:
     return tmp_path / "queue.json"
 
 
-def work(queue: Path, *words: str) -> str:
-    home = queue.parent
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks.quality.paper_queue"),
-            *("--queue", str(queue), "--device", "cpu"),
-            *("--runs", str(home / "runs"), "--out", str(home / "out"), *words),
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def work(queue, monkeypatch, capsys) -> Iterator[Callable[..., str]]:
+    """Call the command in this process; the runs that it starts have processes of their own."""
+    ended = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+    def call(*words: str) -> str:
+        places = ["--runs", str(queue.parent / "runs"), "--out", str(queue.parent / "out")]
+        given = ["--queue", str(queue), "--device", "cpu", *places, *words]
+        monkeypatch.setattr(sys, "argv", ["paper_queue", *given])
+        module.main()
+        return capsys.readouterr().out
+
+    yield call
+    signal.signal(signal.SIGTERM, ended)
 
 
 @pytest.mark.slow
-def test_a_queue_is_worked_through_once_and_merged(queue, monkeypatch, tmp_path):
-    told = work(queue, "--until", "0", "--jobs", "2")
+def test_a_queue_is_worked_through_once_and_merged(work, queue, monkeypatch, tmp_path):
+    told = work("--until", "0", "--jobs", "2")
     assert "4 of 4 runs are left" in told and not list((tmp_path / "out").iterdir())
-    told = work(queue, "--jobs", "2")
+    told = work("--jobs", "2")
     assert "FAILED" in told and "tau" in told and "1 runs are left" in told
     assert told.index("both-seed0: rSum") > told.index("lr=0.02-seed0: rSum")
-    assert "1 of 4 runs are left" in work(queue, "--until", "0")
+    assert "1 of 4 runs are left" in work("--until", "0")
 
     for one in (module, recipes, _report, _runs):
         monkeypatch.setattr(one, "RESULTS", tmp_path / "results")
@@ -106,8 +107,8 @@ def test_a_queue_is_worked_through_once_and_merged(queue, monkeypatch, tmp_path)
 
 
 @pytest.mark.slow
-def test_runs_with_changes_for_a_trial_are_no_results(queue, monkeypatch, tmp_path):
-    work(queue, "--one", "1", "--set", "train.batch=24")
+def test_runs_with_changes_for_a_trial_are_no_results(work, tmp_path):
+    work("--one", "1", "--set", "train.batch=24")
     with pytest.raises(SystemExit, match="it is no result"):
         module.merge(tmp_path / "out")
 

@@ -28,6 +28,8 @@ FAMILIES = (
     "ce_ de_ hybrid_ losses_ eval_metrics tcl_VSE tcl_SAF tcl_SGR decl_ vseinfty_ sgraf_ scan_ "
     "imram_ vsrn_ gsmn_ dive_"
 ).split()
+SLOW = ("tcl_SAF", "tcl_SGR", "sgraf_", "imram_", "gsmn_")
+"""Seconds each. Tests in files named oracles compare the same networks and steps."""
 
 
 # Steps that rounding decides. GSMN: a hinge does not see what is added to all scores, so the
@@ -295,7 +297,10 @@ def test_errors_are_relative_and_nothing_passes_by_being_no_number(parity):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in FAMILIES],
+)
 def test_published_systems_are_met(oracles, run, family):
     """Red only for what is not built yet; nothing that is there is off or left out."""
     _, rows, (checked, passed, failed, unchecked) = run(oracles, family)

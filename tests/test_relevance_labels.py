@@ -1,5 +1,7 @@
 """Labels read from captions: against plain loops, known curves, and what experts said."""
 
+import os
+
 import numpy as np
 import pytest
 from samples import opened_once
@@ -107,7 +109,8 @@ def test_labels_are_drawn_as_often_as_they_are_probable():
 
 @pytest.mark.data
 def test_agreement_is_what_experts_say():
-    """Over 25 images of Flickr8k with a caption of another image that fits them."""
+    """Over images of Flickr8k with a caption of another image that fits them."""
+    count = 25 if os.environ.get("AVOW_LONG_TESTS") else 12
     home = data_home()
     if home is None or not (home / "flickr8k" / "expert_judgements.json").is_file():
         pytest.skip("there is no flickr8k/expert_judgements.json in the data home")
@@ -115,10 +118,10 @@ def test_agreement_is_what_experts_say():
     judged = read_judgements(dataset_file("flickr8k", "expert_judgements.json"))
     pairs = judged.within(split.image_ids, split.image_of)
     strictly = pairs.called(STRICT)
-    chosen = np.unique(pairs.image[strictly & ~pairs.own])[:25]
+    chosen = np.unique(pairs.image[strictly & ~pairs.own])[:count]
     rows = np.flatnonzero(np.isin(pairs.image, chosen) & ~pairs.own)
     fits = strictly[rows]
-    assert len(rows) > 100 and fits.sum() >= 25
+    assert len(rows) > 4 * count and fits.sum() >= count
     images, image = np.unique(pairs.image[rows], return_inverse=True)
     texts, text = np.unique(pairs.text[rows], return_inverse=True)
     told = np.flatnonzero(np.isin(split.image_of, images))

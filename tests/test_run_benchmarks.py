@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -37,10 +35,12 @@ def toy(tmp_path) -> str:
 
 @pytest.fixture
 def run(monkeypatch, capsys) -> Callable[..., str]:
-    """Run a benchmark and its runs in this process; give what it prints."""
+    """Run a benchmark in this process, and its runs if they are `here`; give what it prints."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
-    def go(script: ModuleType, *words: str) -> str:
-        monkeypatch.setattr(sys, "argv", [script.__name__, "--device", "cpu", "--here", *words])
+    def go(script: ModuleType, *words: str, here: bool = True) -> str:
+        asked = ["--device", "cpu", *(["--here"] if here else []), *words]
+        monkeypatch.setattr(sys, "argv", [script.__name__, *asked])
         script.main()
         return capsys.readouterr().out
 
@@ -76,18 +76,7 @@ def test_each_command_has_a_process_and_seeds_are_added_to_earlier_ones(tmp_path
     short = f"{toy}+train.lr=0.01"
     words = ["--runs", str(tmp_path / "runs"), "recipes-test", short]
     try:
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "benchmarks.quality.recipes", "--device", "cpu"),
-                *("--seeds", "0", *words),
-            ],
-            cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "1 runs -> " in done.stdout
+        assert "1 runs -> " in run(recipes, "--seeds", "0", *words, here=False)
         assert json.loads(results.read_text())["summary"][short]["seeds"] == [0]
         told = run(recipes, "--seeds", "1", *words)
         found = json.loads(results.read_text())["summary"][short]

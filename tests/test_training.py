@@ -148,6 +148,7 @@ import torch._dynamo  # which every optimiser imports
 import avow.training.loop as loop
 from avow.cli import main
 import avow.training.from_recipe
+import torch._dynamo  # the first optimiser of every process would
 learn, seen = loop.Learner.learn, []
 
 def learn_or_die(self, batch):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from encoders import ColourEncoder, picture
-from moving import HOLIDAY, write_video
+from moving import write_holiday, write_video
 from typer.testing import CliRunner
 
 from avow.cli import app
@@ -26,12 +26,7 @@ pytest.importorskip("av")
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A folder with a video of three scenes and two pictures."""
-    folder = tmp_path / "files"
-    folder.mkdir()
-    write_video(folder / "holiday.mp4", HOLIDAY)
-    picture("yellow").save(folder / "yellow.png")
-    picture("white").save(folder / "white.png")
-    return folder
+    return write_holiday(tmp_path / "files", "yellow", "white")
 
 
 def run(folder: Path, encoder: ColourEncoder | None = None, **more):

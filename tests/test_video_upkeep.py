@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from encoders import ColourEncoder, picture
-from moving import HOLIDAY, write_video
+from moving import HOLIDAY, write_holiday, write_video
 from typer.testing import CliRunner
 
 from avow.cli import app
@@ -24,10 +24,7 @@ pytest.importorskip("av")
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    folder = tmp_path / "files"
-    folder.mkdir()
-    write_video(folder / "holiday.mp4", HOLIDAY)
-    picture("yellow").save(folder / "yellow.png")
+    folder = write_holiday(tmp_path / "files", "yellow")
     run(folder)
     return folder
 

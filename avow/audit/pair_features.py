@@ -14,6 +14,9 @@ from jaxtyping import Bool, Float, Int
 
 from avow.core.evidence import top_positions
 
+Places = Int[np.ndarray, " pairs"]
+"""Of the image or of the caption of every pair."""
+Scores = Float[np.ndarray, "queries candidates"]
 NOBODY = -1
 _AT_ONCE = 512  # pairs whose whole row or column is looked at together
 _NEAREST = 24  # candidates kept of each query: more than an image has captions
@@ -24,8 +27,8 @@ _SMALL = 1e-12
 class Pairs:
     """Captions, each with the image it is said to belong to; places in one score matrix."""
 
-    text: Int[np.ndarray, " pairs"]
-    image: Int[np.ndarray, " pairs"]
+    text: Places
+    image: Places
     siblings: Int[np.ndarray, "pairs some"]
     """The other captions said to belong to that image; no rivals. Padded with -1."""
     hidden_texts: Int[np.ndarray, "pairs others"]
@@ -154,11 +157,11 @@ def _stand(
 
 
 def _rivals(
-    table: Float[np.ndarray, "queries candidates"],
-    query: Int[np.ndarray, " pairs"],
-    answer: Int[np.ndarray, " pairs"],
+    table: Scores,
+    query: Places,
+    answer: Places,
     absent: Int[np.ndarray, "pairs some"],
-) -> tuple[Int[np.ndarray, " pairs"], Float[np.ndarray, " pairs"]]:
+) -> tuple[Places, Float[np.ndarray, " pairs"]]:
     """How many rivals score at least as much as the answer, and the score of the best."""
     above, best = np.empty(len(query), np.int64), np.empty(len(query))
     for start in range(0, len(query), _AT_ONCE):
@@ -177,7 +180,7 @@ def _rivals(
     return above, best
 
 
-def _spread(table: Float[np.ndarray, "queries candidates"]) -> Float[np.ndarray, " queries"]:
+def _spread(table: Scores) -> Float[np.ndarray, " queries"]:
     """Standard deviation of every row; not defined, and 0 here, for a single candidate."""
     return (
         table.std(1, ddof=1, dtype=np.float64) if table.shape[1] > 1 else np.zeros(len(table))
@@ -210,9 +213,7 @@ def _beside_siblings(
     }
 
 
-def _evidence(
-    table: Float[np.ndarray, "queries candidates"], tau: float
-) -> Float[np.ndarray, " queries"]:
+def _evidence(table: Scores, tau: float) -> Float[np.ndarray, " queries"]:
     """The summed evidence of every query, exact enough that rivals can be taken away."""
     out = np.empty(len(table))
     for start in range(0, len(table), _AT_ONCE):
@@ -222,8 +223,8 @@ def _evidence(
 
 
 def _at(
-    table: Float[np.ndarray, "queries candidates"],
-    query: Int[np.ndarray, " pairs"],
+    table: Scores,
+    query: Places,
     places: Int[np.ndarray, "pairs some"],
     tau: float,
 ) -> Float[np.ndarray, "pairs some"]:
@@ -244,7 +245,7 @@ def _families(image_of: Int[np.ndarray, " texts"]) -> Int[np.ndarray, "images mo
 
 
 def _without(
-    families: Int[np.ndarray, "pairs most"], text: Int[np.ndarray, " pairs"]
+    families: Int[np.ndarray, "pairs most"], text: Places
 ) -> Int[np.ndarray, "pairs most"]:
     return np.where(families == text[:, None], NOBODY, families)
 

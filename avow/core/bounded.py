@@ -13,6 +13,7 @@ call such as `torch.empty`, which is looked at here before it is carried out.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -31,12 +32,13 @@ class TooLarge(Exception):
     """More numbers were asked for than there may be."""
 
 
-class Bounded(TorchFunctionMode):
-    """While it is active, new tensors have at most so many numbers, all of them together."""
+class _EveryCall(TorchFunctionMode, ABC):
+    """While it is active, every call of a function of torch goes through `call`."""
 
-    def __init__(self, numbers: int):
-        super().__init__()
-        self.most = self.left = numbers
+    @abstractmethod
+    def call(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any: ...
 
     def __torch_function__(
         self,
@@ -45,7 +47,19 @@ class Bounded(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        kwargs = kwargs or {}
+        return self.call(func, args, kwargs or {})
+
+
+class Bounded(_EveryCall):
+    """While it is active, new tensors have at most so many numbers, all of them together."""
+
+    def __init__(self, numbers: int):
+        super().__init__()
+        self.most = self.left = numbers
+
+    def call(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if func in _BY_SHAPE or func in _BY_COUNT:
             self.left -= _asked(func, args, kwargs)
             if self.left < 0:
@@ -53,17 +67,12 @@ class Bounded(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-class Undrawn(TorchFunctionMode):
+class Undrawn(_EveryCall):
     """While it is active, no random weights are drawn: half of the time to open a BERT."""
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+    def call(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        kwargs = kwargs or {}
         if getattr(func, "__name__", "") in _DRAWN:
             return args[0] if args else kwargs["tensor"]
         return func(*args, **kwargs)

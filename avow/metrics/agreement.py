@@ -25,6 +25,9 @@ LEVEL = 0.95
 Interval = tuple[float, float, float]
 """The value, and the two ends of its interval."""
 Weights = Float[np.ndarray, " items"]
+Measure = Num[np.ndarray, " items"]
+People = Int[np.ndarray, "items people"]
+"""The score that every person gave every item."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,7 @@ class _Graded:
     counts: Float[np.ndarray, "grades items"]
 
     @classmethod
-    def of(
-        cls, measure: Num[np.ndarray, " items"], scores: Int[np.ndarray, "items people"]
-    ) -> "_Graded":
+    def of(cls, measure: Measure, scores: People) -> "_Graded":
         _, place = np.unique(measure, return_inverse=True)
         counts = [(scores == grade).sum(1) for grade in np.unique(scores)]
         return cls(place, np.array(counts, np.float64))
@@ -49,16 +50,14 @@ class _Graded:
         )
 
 
-def kendall_tau_c(
-    measure: Num[np.ndarray, " items"], scores: Int[np.ndarray, "items people"]
-) -> float:
+def kendall_tau_c(measure: Measure, scores: People) -> float:
     """Stuart's tau-c over all (item, person) observations."""
     return _tau_c(_Graded.of(measure, scores), np.ones(len(measure)))
 
 
 def tau_c_interval(
-    measure: Num[np.ndarray, " items"],
-    scores: Int[np.ndarray, "items people"],
+    measure: Measure,
+    scores: People,
     groups: Int[np.ndarray, " items"],
     draws: int = DRAWS,
     seed: int = 0,
@@ -68,7 +67,7 @@ def tau_c_interval(
 
 
 def auroc_interval(
-    measure: Num[np.ndarray, " items"],
+    measure: Measure,
     right: Bool[np.ndarray, " items"],
     groups: Int[np.ndarray, " items"],
     draws: int = DRAWS,

@@ -82,6 +82,12 @@ def telling(study: Seeds) -> Table:
     )
 
 
+def _errors_and_scores(part: Seeds, *scores: str) -> list[str]:
+    """Three errors of calibration in percentage points, then scores as they are."""
+    points = [text(part.at(key).number, 1, 100) for key in ("ece", "floor", "debiased")]
+    return [*points, *(text(part.at(key).number, 3) for key in scores)]
+
+
 def calibration(study: Seeds) -> Table:
     """Errors of stated probabilities, ours and those of single measures."""
     rows: list[Row | str] = []
@@ -91,9 +97,8 @@ def calibration(study: Seeds) -> Table:
         rows.append(DIRECTIONS[side].capitalize())
         for name in [OURS, *baselines.names]:
             entry = part if name == OURS else baselines.at(name)
-            points = [text(entry.at(k).number, 1, 100) for k in ("ece", "floor", "debiased")]
-            scores = [text(entry.at(k).number, 3) for k in ("brier", "brier_skill")]
-            rows.append(Row(name, [*points, *scores], name == OURS))
+            cells = _errors_and_scores(entry, "brier", "brier_skill")
+            rows.append(Row(name, cells, name == OURS))
     return Table(
         "Calibration. ECE, its floor and its debiased value in percentage points; a measure "
         "that is no probability was made one by a logistic curve of its own.",
@@ -301,9 +306,8 @@ def relevance(study: Seeds) -> Table:
         share = percent(one.at("relevant").number)
         rows.append(f"{style.capitalize()} ({counted}, {share} of ten hits relevant)")
         for name, part in (("P(relevant)", one), ("similarity alone", one.at("similarity"))):
-            points = [text(part.at(k).number, 1, 100) for k in ("ece", "floor", "debiased")]
-            scores = [text(part.at(k).number, 3) for k in ("auroc", "brier_skill")]
-            rows.append(Row(name, [*points, *scores], name == "P(relevant)"))
+            cells = _errors_and_scores(part, "auroc", "brier_skill")
+            rows.append(Row(name, cells, name == "P(relevant)"))
     return Table(
         "Relevant hits. Half of the queries are stated by a fit on the other half, and the "
         "other way round; ECE, its floor and its debiased value in percentage points.",

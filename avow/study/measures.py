@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from sklearn.linear_model import LogisticRegression
 
+from avow.metrics import rejection
 from avow.metrics.bootstrap import interval
 from avow.metrics.calibration import (
     brier,
@@ -22,16 +23,6 @@ from avow.metrics.calibration import (
     debiased_calibration_error,
     expected_calibration_error,
     reliability,
-)
-from avow.metrics.rejection import (
-    aurc,
-    auroc,
-    coverage_at_risk,
-    excess_aurc,
-    median_rank_curve,
-    normalised_auc,
-    rejection_curve,
-    risk_at_coverage,
 )
 
 CUTS = (1, 5, 10)
@@ -63,9 +54,9 @@ def judge(
         "auroc": _auroc(confidence, right),
         "interval": [low, high],
         "area": _areas(confidence, ranks),
-        "aurc": aurc(confidence, right),
-        "excess_aurc": excess_aurc(confidence, right),
-        "nauc": normalised_auc(confidence, right),
+        "aurc": rejection.aurc(confidence, right),
+        "excess_aurc": rejection.excess_aurc(confidence, right),
+        "nauc": rejection.normalised_auc(confidence, right),
     }
 
 
@@ -120,7 +111,7 @@ def curves(confidence: Values, ranks: Int[np.ndarray, " queries"]) -> dict[str, 
     """The rejection curves of R@1 and R@10 at a few coverages, for a picture."""
     out: dict[str, list[float]] = {}
     for cut in (1, 10):
-        curve = rejection_curve(confidence, right_at(ranks, cut))
+        curve = rejection.rejection_curve(confidence, right_at(ranks, cut))
         place = np.unique(np.linspace(0, len(ranks) - 1, POINTS).round().astype(int))
         out["coverage"] = curve.coverage[place].tolist()
         out[f"r{cut}"] = (100 * curve.value[place]).tolist()
@@ -130,9 +121,10 @@ def curves(confidence: Values, ranks: Int[np.ndarray, " queries"]) -> dict[str, 
 def coverage(confidence: Values, right: Bool[np.ndarray, " queries"]) -> dict[str, float]:
     """What share can be answered at a risk, were the threshold known."""
     covered = {
-        f"at {risk:.0%} risk": coverage_at_risk(confidence, right, risk) for risk in RISKS
+        f"at {risk:.0%} risk": rejection.coverage_at_risk(confidence, right, risk)
+        for risk in RISKS
     }
-    return covered | {"risk at 80%": risk_at_coverage(confidence, right, 0.8)}
+    return covered | {"risk at 80%": rejection.risk_at_coverage(confidence, right, 0.8)}
 
 
 def calibration(
@@ -186,12 +178,13 @@ def platt(
 
 def _areas(confidence: Values, ranks: Int[np.ndarray, " queries"]) -> dict[str, float]:
     areas = {
-        f"r{cut}": 100 * rejection_curve(confidence, right_at(ranks, cut)).area for cut in CUTS
+        f"r{cut}": 100 * rejection.rejection_curve(confidence, right_at(ranks, cut)).area
+        for cut in CUTS
     }
-    return areas | {"median_rank": median_rank_curve(confidence, ranks).area}
+    return areas | {"median_rank": rejection.median_rank_curve(confidence, ranks).area}
 
 
 def _auroc(confidence: Values, right: Bool[np.ndarray, " queries"]) -> float:
     if right.all() or not right.any():
         return float("nan")
-    return auroc(confidence[right], confidence[~right])
+    return rejection.auroc(confidence[right], confidence[~right])

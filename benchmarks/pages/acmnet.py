@@ -95,13 +95,7 @@ PEOPLE = {
 
 def people_of(run: str) -> list[figures.Document]:
     """What every seed of a run found among pictures of people."""
-    if not figures.exists(FILES[0]):
-        return []
-    return [
-        one["afterwards"]["people"]
-        for one in figures.load(FILES[0])["runs"]
-        if one["recipe"] == run and "people" in one.get("afterwards", {})
-    ]
+    return figures.afterwards(FILES[0], run, "people")
 
 
 def of_people(run: str) -> list[float] | None:

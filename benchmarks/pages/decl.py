@@ -2,23 +2,8 @@
 
 import statistics
 
-from benchmarks.pages import figures
+from benchmarks.pages import figures, verdicts
 from benchmarks.pages.figures import fraction, number
-from benchmarks.pages.verdicts import (
-    SETTING,
-    VERDICT,
-    Comparison,
-    claims_table,
-    equations_table,
-    not_yet,
-    one_seed,
-    published,
-    rsums,
-    to_run,
-    told,
-    unequal_training,
-    usual_deviation,
-)
 
 KINDS = {"SGR": "flickr8k/sgr", "VSE∞": "flickr8k/vse_infty", "small heads": "flickr8k/light"}
 FILES = ("noise", "noise_light")
@@ -56,8 +41,8 @@ OURS = {"hinge": "best", "ncr": "both views", "ncr*": "image view", "decl": "bes
 def run_of(recipe: str, row: str = "best") -> tuple[str, list[float] | None]:
     """The run without wrong pairs that counts, with all seeds: at equal settings if it is."""
     view = "model" if row == "best" else row
-    for name in published("items")["decl"]["Table 2"]["recipes"]:
-        if name.partition("+")[0] == recipe and (values := rsums(name, view, EVEN)):
+    for name in verdicts.published("items")["decl"]["Table 2"]["recipes"]:
+        if name.partition("+")[0] == recipe and (values := verdicts.rsums(name, view, EVEN)):
             return name, values
     for file in FILES:
         entry = figures.load(file)["summary"].get(recipe, {}).get("0")
@@ -71,29 +56,29 @@ def of_loss(kind: str, loss: str) -> tuple[str, list[float] | None]:
 
 
 def deviation() -> float:
-    return usual_deviation("flickr8k", "flickr8k_methods")
+    return verdicts.usual_deviation("flickr8k", "flickr8k_methods")
 
 
-def compared(claim: str, theirs: float, kind: str, one: str, other: str) -> Comparison:
+def compared(claim: str, theirs: float, kind: str, one: str, other: str) -> verdicts.Comparison:
     (first, better), (second, worse) = of_loss(kind, one), of_loss(kind, other)
-    return Comparison(
+    return verdicts.Comparison(
         claim,
         theirs,
         better,
         worse,
         usual=deviation(),
-        barred=unequal_training(first, second),
-        otherwise=not_yet("decl", "Table 2"),
+        barred=verdicts.unequal_training(first, second),
+        otherwise=verdicts.not_yet("decl", "Table 2"),
     )
 
 
-def without_noise() -> list[Comparison]:
-    rows = published("decl")["Table 2"]["rows"]
+def without_noise() -> list[verdicts.Comparison]:
+    rows = verdicts.published("decl")["Table 2"]["rows"]
 
     def theirs(one: str, other: str) -> float:
         return rows[one]["rsum"] - rows[other]["rsum"]
 
-    missing = not_yet("decl", "Table 2")
+    missing = verdicts.not_yet("decl", "Table 2")
     tables = {
         "DECL adds to the hinge": (theirs("DECL-SGR", "SGR"), "decl", "hinge"),
         "NCR adds to the hinge": (theirs("NCR", "SGR"), "ncr", "hinge"),
@@ -111,9 +96,12 @@ def without_noise() -> list[Comparison]:
     ]
     for one, other in (("DECL-SAF", "SAF"), ("DECL-SGRAF", "SGRAF"), ("DECL-SGRAF", "NCR")):
         claim = f"{one} is better than {other}"
-        better, worse = rsums(*ROWS_OF[one], EVEN), rsums(*ROWS_OF[other], EVEN)
+        better, worse = (
+            verdicts.rsums(*ROWS_OF[one], EVEN),
+            verdicts.rsums(*ROWS_OF[other], EVEN),
+        )
         found.append(
-            Comparison(
+            verdicts.Comparison(
                 claim, theirs(one, other), better, worse, usual=deviation(), otherwise=missing
             )
         )
@@ -122,10 +110,12 @@ def without_noise() -> list[Comparison]:
 
 def squared_error_runs() -> tuple[str, list[str]]:
     """The item of Table 3 that was run: that of SGR, or else the one of VSE∞."""
-    items = published("items")["decl"]
+    items = verdicts.published("items")["decl"]
     names = ("Table 3", "Table 3, VSE∞")
     for name in names:
-        if any(rsums(run, "model", items[name]["file"]) for run in items[name]["recipes"]):
+        if any(
+            verdicts.rsums(run, "model", items[name]["file"]) for run in items[name]["recipes"]
+        ):
             return name, items[name]["recipes"]
     return names[-1], items[names[-1]]["recipes"]
 
@@ -139,11 +129,11 @@ def squared_error(rate: str, loss: str) -> list[float] | None:
         for one in runs
         if one.endswith(f"noise.ratio={rate}") and ("loss.risk" in one) == plain
     ]
-    return rsums(run, "model", published("items")["decl"][item]["file"])
+    return verdicts.rsums(run, "model", verdicts.published("items")["decl"][item]["file"])
 
 
-def squared_errors() -> list[Comparison]:
-    rows = published("decl")["Table 3"]["rows"]
+def squared_errors() -> list[verdicts.Comparison]:
+    rows = verdicts.published("decl")["Table 3"]["rows"]
     item, _ = squared_error_runs()
     kind = item.partition(", ")[2]
     found = []
@@ -154,25 +144,27 @@ def squared_errors() -> list[Comparison]:
             f"{kind}, {figures.percent(float(rate))}" if kind else figures.percent(float(rate))
         )
         found.append(
-            Comparison(
+            verdicts.Comparison(
                 f"{shown} wrong: evidence is better than similarity",
                 theirs,
                 squared_error(rate, OF_EVIDENCE),
                 squared_error(rate, "MSE"),
                 usual=deviation(),
-                otherwise=not_yet("decl", item),
+                otherwise=verdicts.not_yet("decl", item),
             )
         )
     return found
 
 
-def claims() -> list[Comparison]:
+def claims() -> list[verdicts.Comparison]:
     return [*without_noise(), *squared_errors()]
 
 
 def beside() -> str:
     """Table 2, and ours with three encoders."""
-    there, coco = (published("decl")[name]["rows"] for name in ("Table 2", "Table 2, MS-COCO"))
+    there, coco = (
+        verdicts.published("decl")[name]["rows"] for name in ("Table 2", "Table 2, MS-COCO")
+    )
     losses = {"SGR": "hinge", "NCR": "ncr", "NCR*": "ncr*", "DECL-SGR": "decl"}
     alone = {
         "SCAN": "scan_i2t_hinge",
@@ -183,11 +175,13 @@ def beside() -> str:
     for name, row in there.items():
         ours = ["", "", ""]
         if name in losses:
-            ours = [told(of_loss(kind, losses[name])[1]) for kind in KINDS]
+            ours = [verdicts.told(of_loss(kind, losses[name])[1]) for kind in KINDS]
         elif name in ROWS_OF:
-            ours[0] = told(rsums(*ROWS_OF[name], EVEN, "flickr8k_methods"))
+            ours[0] = verdicts.told(verdicts.rsums(*ROWS_OF[name], EVEN, "flickr8k_methods"))
         elif name in alone:
-            ours[0] = told(rsums(f"flickr8k/{alone[name]}", "model", "flickr8k_methods"))
+            ours[0] = verdicts.told(
+                verdicts.rsums(f"flickr8k/{alone[name]}", "model", "flickr8k_methods")
+            )
         lines.append([name, number(row["rsum"], 1), number(coco[name]["rsum"], 1), *ours])
     encoders = ["here: as named", *(f"here: {kind}" for kind in list(KINDS)[1:])]
     head = ["rSum", "paper: Flickr30K", "paper: MS-COCO, 1K", *encoders]
@@ -195,11 +189,11 @@ def beside() -> str:
 
 
 def losses_table() -> str:
-    rows = published("decl")["Table 3"]["rows"]
+    rows = verdicts.published("decl")["Table 3"]["rows"]
     lines = []
     for name, row in rows.items():
         share, _, loss = name.partition(", ")
-        ours = told(squared_error(f"{float(share.strip('%')) / 100:g}", loss))
+        ours = verdicts.told(squared_error(f"{float(share.strip('%')) / 100:g}", loss))
         cells = [number(x, 1) for x in (*row["recalls"], row["rsum"])]
         lines.append([name, *cells, ours])
     recalls = ["i2t R@1", "R@5", "R@10", "t2i R@1", "R@5", "R@10"]
@@ -227,13 +221,13 @@ def lowered() -> str:
 
 def mended() -> str:
     """Whether the optimiser and the inputs of the published system mend it."""
-    found = {name: rsums(run, "model", EVEN) for name, run in SETTINGS.items()}
+    found = {name: verdicts.rsums(run, "model", EVEN) for name, run in SETTINGS.items()}
     if not found["DECL, Adam, nothing changed"]:
         return (
             "Whether Adam without changed words and regions mends it was not run: "
-            f"`{to_run('decl', 'Table 2, settings')}`."
+            f"`{verdicts.to_run('decl', 'Table 2, settings')}`."
         )
-    listed = [f"{name} {told(values)}" for name, values in found.items() if values]
+    listed = [f"{name} {verdicts.told(values)}" for name, values in found.items() if values]
     return f"VSE∞ with other settings, all with equal epochs: {'; '.join(listed)}."
 
 
@@ -254,22 +248,27 @@ def doubts() -> str:
 def render() -> str:
     return figures.page(
         "DECL on trial",
-        f"{published('decl')['paper']}. {SETTING} {VERDICT} {one_seed(deviation())} No verdict "
-        "is drawn from runs with unequal epochs or batches.",
+        f"{verdicts.published('decl')['paper']}. {verdicts.SETTING} {verdicts.VERDICT} "
+        f"{verdicts.one_seed(deviation())} No verdict is drawn from runs with unequal epochs "
+        "or batches.",
         "## Equations",
         "Tests in files named oracles compare with numbers that the published system gave.",
-        equations_table("decl"),
+        verdicts.equations_table("decl"),
         "## Table 2: without wrong pairs",
         lowered(),
         beside(),
         "Small heads are over frozen networks. NCR* is one of its two networks. The paper's "
         "figures of the claims are those of SGR.",
-        claims_table(without_noise()),
-        figures.command(to_run("decl", "Table 2"), to_run("decl", "Table 2, settings")),
+        verdicts.claims_table(without_noise()),
+        figures.command(
+            verdicts.to_run("decl", "Table 2"), verdicts.to_run("decl", "Table 2, settings")
+        ),
         "## Table 3: squared error of evidence and of similarities",
         losses_table(),
-        claims_table(squared_errors()),
-        figures.command(to_run("decl", "Table 3"), to_run("decl", "Table 3, VSE∞")),
+        verdicts.claims_table(squared_errors()),
+        figures.command(
+            verdicts.to_run("decl", "Table 3"), verdicts.to_run("decl", "Table 3, VSE∞")
+        ),
         "## With wrong pairs",
         "The supplement has no other figures with wrong pairs. DECL beside the hinge, NCR and "
         "TCL at five shares of them: [noise](../results/noise.md).",

@@ -38,13 +38,7 @@ NOT_YET = not_yet("uncertainty", "Table 1")
 
 def drawn(recipe: str = VSEPP) -> list[Document]:
     """What models drawn by dropout gave, of every seed of a recipe."""
-    if not figures.exists(DROPOUT):
-        return []
-    return [
-        run["afterwards"]["averaging"]
-        for run in figures.load(DROPOUT)["runs"]
-        if run["recipe"] == recipe and "averaging" in run.get("afterwards", {})
-    ]
+    return figures.afterwards(DROPOUT, recipe, "averaging")
 
 
 def study(query: str) -> Document:

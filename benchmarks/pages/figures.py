@@ -31,6 +31,17 @@ def exists(name: str) -> bool:
     return (RESULTS / f"{name}.json").is_file()
 
 
+def afterwards(name: str, recipe: str, step: str) -> list[Document]:
+    """What a step after training found, of every seed of a recipe for which it was run."""
+    if not exists(name):
+        return []
+    return [
+        run["afterwards"][step]
+        for run in load(name)["runs"]
+        if run["recipe"] == recipe and step in run.get("afterwards", {})
+    ]
+
+
 @cache
 def recipe(name: str) -> Document:
     return tomllib.loads((RECIPES / f"{name}.toml").read_text("utf-8"))

@@ -82,13 +82,7 @@ def sweep_claims() -> list[Comparison]:
 
 def corrupted(file: str, recipe: str) -> list[Document]:
     """What was found of every seed of a recipe that was asked with worse inputs."""
-    if not figures.exists(file):
-        return []
-    return [
-        run["afterwards"]["corruption"]
-        for run in figures.load(file)["runs"]
-        if run["recipe"] == recipe and "corruption" in run.get("afterwards", {})
-    ]
+    return figures.afterwards(file, recipe, "corruption")
 
 
 def studies() -> dict[str, list[Document]]:

@@ -138,15 +138,8 @@ def prices(dev: Document, settings: Document) -> str:
         cells += [*shares, str(row["borders"]["all"]["spurious"])]
         is_shipped = row["border"] == settings["border"]
         rows.append([f"**{cell}**" for cell in cells] if is_shipped else cells)
-    head = [
-        "price",
-        "video",
-        "overlap half",
-        "seven tenths",
-        "cuts, %",
-        "fades, %",
-        "not there",
-    ]
+    overlaps = ["overlap half", "seven tenths"]
+    head = ["price", "video", *overlaps, "cuts, %", "fades, %", "not there"]
     return figures.table(head, rows)
 
 

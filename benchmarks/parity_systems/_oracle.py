@@ -135,6 +135,13 @@ class Oracle:
         method = {**translated.method, **quiet, **asked}
         return fit(system, replace(translated, method=method), published.options)
 
+    def imported_after(self, system: str, step: int) -> tuple[str, Imported] | None:
+        """The file with the published weights after `step` steps, and networks of them."""
+        name = f"after_step{step}.pt"
+        if name not in self.states:
+            return None
+        return name, self.imported(system, self.states[name], squash="tanh")
+
     @cached_property
     def problem(self) -> Problem:
         """The inputs that carry the last word of the name, which is its size."""

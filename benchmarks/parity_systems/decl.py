@@ -119,10 +119,9 @@ def learn(course: Course, oracle: Oracle, step: int, log: dict[str, list[float]]
 
 def recorded_state(oracle: Oracle, imported: Imported, step: int) -> Iterator[Claim]:
     """Published weights after `step` steps: what they compute, beside what ours do."""
-    name, problem = f"after_step{step}.pt", oracle.problem
-    if name not in oracle.states:
+    if (found := oracle.imported_after("decl", step)) is None:
         return
-    theirs = oracle.imported("decl", oracle.states[name], squash="tanh")
+    (name, theirs), problem = found, oracle.problem
     ours, recorded = (
         see(one.views[0], problem.visual, problem.text).score.sigmoid()
         for one in (imported, theirs)

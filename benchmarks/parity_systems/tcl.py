@@ -158,10 +158,9 @@ def learn(course: Course, oracle: Oracle, step: int, log: dict[str, list[float]]
 
 def recorded_state(oracle: Oracle, imported: Imported, step: int) -> Iterator[Claim]:
     """Published weights after `step` steps: what they compute, beside what ours do."""
-    name, problem = f"after_step{step}.pt", oracle.problem
-    if name not in oracle.states:
+    if (found := oracle.imported_after("tcl", step)) is None:
         return
-    theirs = oracle.imported("tcl", oracle.states[name], squash="tanh")
+    (name, theirs), problem = found, oracle.problem
     for number, (our, their) in enumerate(zip(imported.views, theirs.views, strict=True)):
         both = [
             ranked(oracle, see(view, problem.visual, problem.text)) for view in (our, their)

@@ -6,7 +6,6 @@ The pass is a plain product of matrix and query in numpy: what any exact search 
 least do. All are timed in turn in one run, so that they share whatever else goes on.
 """
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -19,16 +18,12 @@ import numpy as np
 
 from avow.indexes.exact import Exact, mapped
 from avow.indexes.faiss import Faiss
-from benchmarks._report import keep
+from benchmarks._report import keep, sizes_parser
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--dim", type=int, default=512)
-    parser.add_argument("--k", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=15)
-    chosen = parser.parse_args()
+    sizes = sizes_parser(__doc__, rows=1_000_000, dim=512, k=10, rounds=15)
+    chosen = sizes.parse_args()
     with tempfile.TemporaryDirectory() as name:
         figures = measured(Path(name), chosen.rows, chosen.dim, chosen.k, chosen.rounds)
     path = keep("exact_search", figures)

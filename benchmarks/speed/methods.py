@@ -39,7 +39,7 @@ from avow.training.loop import Learner
 from avow.training.optim import build_optimiser
 from benchmarks._flops import score_flops
 from benchmarks._plain import plain_scores
-from benchmarks._report import keep
+from benchmarks._report import keep, sizes_parser
 
 METHODS: dict[str, dict[str, Any]] = {
     "vsepp": {},
@@ -81,11 +81,7 @@ Clock = Callable[[], float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--captions", type=int, default=5000)
-    parser.add_argument("--regions", type=int, default=36)
-    parser.add_argument("--dim", type=int, default=1024)
+    parser = sizes_parser(__doc__, images=1000, captions=5000, regions=36, dim=1024)
     parser.add_argument("--sim-dim", type=int, default=256)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="fp32", choices=PRECISIONS)

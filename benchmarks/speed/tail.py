@@ -8,7 +8,6 @@ they lie in clusters, and a query is a noisy copy of one of them. Beside the bou
 used stand the others, on the same queries: the truth is summed over the whole gallery.
 """
 
-import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from avow.trust.evidence_sum import Bound, EvidenceSum, Moments, Reference, evidence_sum
-from benchmarks._report import keep
+from benchmarks._report import keep, sizes_parser
 
 BLOCK = 20_000
 DECAY = 0.8
@@ -25,12 +24,7 @@ RESAMPLED = 300
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--dim", type=int, default=512)
-    parser.add_argument("--queries", type=int, default=200)
-    parser.add_argument("--top", type=int, default=1000)
-    parser.add_argument("--sample", type=int, default=16_384)
+    parser = sizes_parser(__doc__, rows=200_000, dim=512, queries=200, top=1000, sample=16_384)
     parser.add_argument("--draws", type=int, default=3, help="samples of the gallery")
     chosen = parser.parse_args()
 
