@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from search_samples import ColourEncoder, save_pictures
-from serving import Server
+from serving import Server, wait_until
 from test_docs import parsed
 
 import avow
@@ -100,9 +100,8 @@ def test_the_page_works_below_a_path_of_a_proxy(retriever, visit):
         assert page.url == address  # the token has gone into a cookie
         page.get_by_role("searchbox").first.fill("red")
         page.keyboard.press("Enter")
-        page.wait_for_function(
-            "[...document.querySelectorAll('#answers img')].some(one => one.naturalWidth)"
-        )
+        shown = "[...document.querySelectorAll('#answers img')].some(one => one.naturalWidth)"
+        wait_until(lambda: page.evaluate(shown))
         assert page.url.startswith(f"{address}?q=red")
         assert any("/thumbnail" in one for one in seen.asked)
         assert all(urlsplit(one).path.startswith("/search/") for one in seen.asked)

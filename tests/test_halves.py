@@ -161,7 +161,8 @@ from avow.api.connections import server_of
 
 listening = serve.listen("127.0.0.1", 0)
 limits = Limits(seconds=600)
-app = create_app(serve._open("index", None), token=None, hosts=["127.0.0.1"], limits=limits)
+retriever = serve.open_index("index", None)
+app = create_app(retriever, token=None, hosts=["127.0.0.1"], limits=limits)
 server = server_of(app)
 threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
 address = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -8,7 +8,6 @@
 Filters choose before anything is ranked, and trust is judged on what they leave.
 """
 
-import asyncio
 import threading
 import time
 from collections.abc import Sequence
@@ -184,6 +183,7 @@ class Retriever:
 
     async def asearch(self, text: str | None = None, **asked: Any) -> SearchResult:
         """`search` for programs with an event loop; searches of one retriever take turns."""
+        import asyncio  # a search from the command line does without
 
         def in_turn() -> SearchResult:
             with self._turns:

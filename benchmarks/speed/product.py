@@ -53,7 +53,6 @@ def main() -> None:
             taken = [version.measured(*words, ends=ends) for _ in range(chosen.rounds)]
             figures[f"{label}_cpu_s"] = round(statistics.median(one[1] for one in taken), 3)
             figures[f"{label}_least_s"] = round(min(one[0] for one in taken), 3)
-            figures[f"{label}_mb"] = round(max(one[2] for one in taken))
         figures |= warm(index, chosen.rounds)
     figures["installed"] = {
         name: importlib.util.find_spec(module) is not None for name, module in OTHERS.items()
