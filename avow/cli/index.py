@@ -42,6 +42,10 @@ Half = Annotated[
     typer.Option("--half/--full", help="Bits per number: 16 or 32; default: as it is."),
 ]
 Fps = Annotated[float, typer.Option(help="Frames a second that are looked at in videos.")]
+Ocr = Annotated[
+    bool,
+    typer.Option("--ocr", help="Recognise text in pictures, to search it too: avow[ocr]."),
+]
 EncoderDevice = Annotated[
     str, typer.Option(help="cpu, cuda, …; default: best, for the default model cpu.")
 ]
@@ -67,6 +71,7 @@ def index(
     batch: Annotated[int, typer.Option(help="Items encoded at once.")] = 64,
     workers: Annotated[int, typer.Option(help="Reading threads; 0: one a core.")] = 0,
     fps: Fps = 1.0,
+    ocr: Ocr = False,
     device: EncoderDevice = "",
     transfer: Transfer = 1000,
     allow_code: AllowCode = False,
@@ -76,6 +81,9 @@ def index(
 
     A video becomes moments of a few seconds. --fps counts for videos that are read now; with
     --rebuild, for all. Animated GIF and WebP files count as pictures: their first frame.
+
+    --ocr keeps the text that is written in pictures; pictures that were indexed without it are
+    read once more, and later runs need the option again for new ones.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
@@ -87,7 +95,7 @@ def index(
 
     opened = partial(_open_encoder, device=device, allow_code=allow_code)
     chosen = Deferred.named(model, cache(opened))
-    plain = not (rebuild or dedupe or engine or half is not None)
+    plain = not (rebuild or dedupe or ocr or engine or half is not None)
     report = unchanged(folders, where, chosen) if plain else None
     if report is None:
         from avow.cli._progress import bar
@@ -106,6 +114,7 @@ def index(
                 batch=batch,
                 workers=workers,
                 fps=fps,
+                ocr=ocr,
                 progress=progress,
                 allow_code=allow_code,
             )

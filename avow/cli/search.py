@@ -114,7 +114,7 @@ def search(
         typer.echo(f"clip: {written.path} ({written.end - written.start:.1f} s)", err=as_json)
     if show and result.hits:
         webbrowser.open(Path(result.hits[0].path).absolute().as_uri())
-    if result.verdict in _EMPTY:
+    if result.verdict in _EMPTY and not result.written:
         raise typer.Exit(NOTHING_FOUND)
 
 
@@ -136,6 +136,9 @@ def show_result(result: "SearchResult", screen: "Console", hint: str | None = No
     elif result.near_misses:
         screen.print(Text("What came nearest:", "dim"))
         screen.print(_table(result.near_misses, screen, "dim"))
+    if result.written:
+        screen.print(Text("With these words written in them:", "bold"))
+        screen.print(_table(result.written, screen))
     K = result.uncertainty.K
     screen.print(Text(f"{K} {'item' if K == 1 else 'items'} searched", "dim"))
 
@@ -175,7 +178,7 @@ def _table(hits: "tuple[Hit, ...]", screen: "Console", style: str = "") -> "Tabl
         place = printable(hit.path)
         if hit.moment is not None:
             place = f"{place} {hit.moment}"
-        if hit.kind == "text" and hit.text:
+        if hit.text and (hit.kind == "text" or hit.by == "text"):
             place = f"{place}: {printable(hit.text)[:200]}"
         table.add_row(*(Text(cell, style) for cell in [*cells, place]))
     return table

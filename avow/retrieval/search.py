@@ -38,7 +38,7 @@ from avow.retrieval.question import (
     only_text,
     understood,
 )
-from avow.retrieval.request import Candidates, Request, shown_hits
+from avow.retrieval.request import Candidates, Request, shown_hits, written_hits
 from avow.retrieval.where import Where
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
@@ -164,7 +164,10 @@ class Retriever:
             understanding=understanding,
             leaving=leaving,
         )
-        return _timed(self._answer(request), encode=encoded)
+        result = _timed(self._answer(request), encode=encoded)
+        if text is None or image is not None or kind != "image":
+            return result
+        return replace(result, written=written_hits(self.library, request, text))
 
     def similar(
         self, item_id: int, *, k: int = 10, where: str | Where | None = None

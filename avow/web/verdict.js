@@ -96,10 +96,10 @@ export function tokenForm() {
   ]);
   box.append(make(
     "form",
-    { method: "get", action: "/" },
-    make("input", { id: "token", name: "token", type: "password", required: true, autocomplete: "off", class: "plain", "aria-label": "Token" }),
+    { action: "/" },
+    make("input", { id: "token", name: "token", type: "password", required: true, class: "plain", "aria-label": "Token" }),
     " ",
-    make("button", { type: "submit", class: "act" }, "Enter"),
+    make("button", { class: "act" }, "Enter"),
   ));
   return box;
 }
