@@ -33,6 +33,9 @@ class Hit(BaseModel):
     latitude: float | None = Field(None, description="Where a camera says it was, in degrees.")
     longitude: float | None = None
     same_as: int | None = Field(None, description="The first of pictures that look the same.")
+    by: Literal["picture", "text"] = Field(
+        "picture", description="What was found: what it shows, or words written in it."
+    )
 
 
 class Uncertainty(BaseModel):
@@ -68,6 +71,9 @@ class Found(BaseModel):
     how_many: HowMany | None = None
     hits: list[Hit]
     near_misses: list[Hit]
+    written: list[Hit] = Field(
+        [], description="Pictures in which the words are written, where they were read."
+    )
 
 
 class ItemAnswer(BaseModel):

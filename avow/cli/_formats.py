@@ -72,13 +72,13 @@ def print_result(result: "SearchResult", layout: Layout, hint: str | None = None
     elif layout == "csv":
         typer.echo(_as_csv(rows_of(result)), nl=False)
     else:
-        for path in dict.fromkeys(hit.path for hit in result.hits):
+        for path in dict.fromkeys(row["path"] for row in rows_of(result)):
             typer.echo(os.fsencode(path) + b"\0", nl=False)
 
 
 def leave(result: "SearchResult") -> None:
     """End with the exit code of a search."""
-    if result.verdict in EMPTY:
+    if result.verdict in EMPTY and not result.written:
         raise typer.Exit(NOTHING_FOUND)
 
 
@@ -100,6 +100,9 @@ def show_result(result: "SearchResult", screen: "Console", hint: str | None = No
     elif result.near_misses:
         screen.print(Text("What came nearest:", "dim"))
         screen.print(_table(result.near_misses, screen, "dim"))
+    if result.written:
+        screen.print(Text("With these words written in them:", "bold"))
+        screen.print(_table(result.written, screen))
     K = result.uncertainty.K
     screen.print(Text(f"{K} {'item' if K == 1 else 'items'} searched", "dim"))
 
@@ -134,7 +137,7 @@ def _table(hits: "tuple[Hit, ...]", screen: "Console", style: str = "") -> "Tabl
         place = printable(hit.path)
         if hit.moment is not None:
             place = f"{place} {hit.moment}"
-        if hit.kind == "text" and hit.text:
+        if hit.text and (hit.kind == "text" or hit.by == "text"):
             place = f"{place}: {printable(hit.text)[:200]}"
         table.add_row(*(Text(cell, style) for cell in [*cells, place]))
     return table

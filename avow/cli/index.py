@@ -45,6 +45,10 @@ Fps = Annotated[
     float | None,
     typer.Option(help="Frames a second looked at in videos; default: as it is, else 1."),
 ]
+Ocr = Annotated[
+    bool,
+    typer.Option("--ocr", help="Recognise text in pictures, to search it too: avow[ocr]."),
+]
 EncoderDevice = Annotated[
     str, typer.Option(help="cpu, cuda, …; default: best, for the default model cpu.")
 ]
@@ -70,6 +74,7 @@ def index(
     batch: Annotated[int, typer.Option(help="Items encoded at once.")] = 64,
     workers: Annotated[int, typer.Option(help="Reading threads; 0: one a core.")] = 0,
     fps: Fps = None,
+    ocr: Ocr = False,
     device: EncoderDevice = "",
     transfer: Transfer = 1000,
     allow_code: AllowCode = False,
@@ -79,6 +84,9 @@ def index(
 
     A video becomes moments of a few seconds. The index remembers --fps; another one than before
     reads all videos again. Animated GIF and WebP files count as pictures: their first frame.
+
+    --ocr keeps the text that is written in pictures; pictures that were indexed without it are
+    read once more, and later runs need the option again for new ones.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
@@ -90,7 +98,7 @@ def index(
 
     opened = partial(open_named, device=device, allow_code=allow_code)
     chosen = Deferred.named(model, cache(opened))
-    plain = not (rebuild or dedupe or engine or half is not None)
+    plain = not (rebuild or dedupe or ocr or engine or half is not None)
     report = unchanged(folders, where, chosen, fps) if plain else None
     if report is None:
         from avow.cli._progress import bar
@@ -109,6 +117,7 @@ def index(
                 batch=batch,
                 workers=workers,
                 fps=fps,
+                ocr=ocr,
                 progress=progress,
                 allow_code=allow_code,
             )

@@ -58,6 +58,9 @@ class Hit:
     same_as: int | None = None
     """The first of pictures that look the same, where `avow index --dedupe` was used."""
 
+    by: Literal["picture", "text"] = "picture"
+    """Whether what is shown was found, or the words that are written in it."""
+
     @property
     def moment(self) -> Moment | None:
         """When it is shown; None for pictures and texts."""
@@ -137,6 +140,8 @@ class SearchResult:
     """What was understood of the text, where the model reads English alone."""
     how_many: HowMany | None = None
     """How many items of the gallery fit, where the policy can say."""
+    written: tuple[Hit, ...] = ()
+    """Pictures in which the words of the query are written; no probability is stated."""
 
     def __repr__(self) -> str:
         from avow.retrieval.notebook import short  # every search would wait for its imports
@@ -173,6 +178,7 @@ class SearchResult:
             "how_many": None if many is None else asdict(many),
             "hits": [hit.to_dict() for hit in self.hits],
             "near_misses": [hit.to_dict() for hit in self.near_misses],
+            "written": [hit.to_dict() for hit in self.written],
         }
 
 

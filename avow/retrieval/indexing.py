@@ -24,6 +24,7 @@ from avow.core.errors import BadData, WrongIndex, training_half
 from avow.core.folder import AllowCode
 from avow.core.places import DEFAULT, avow_home
 from avow.core.searching import Encoder
+from avow.core.written_text import open_reader
 from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.library import other_model
@@ -61,6 +62,8 @@ class IndexOptions(TypedDict, total=False):
     fps: float | None
     """Frames a second that are looked at in videos; None: as it is, else 1. Where it is another
     one than before, all videos are read again."""
+    ocr: bool
+    """Whether text in pictures is recognised and kept, to be searched too."""
     allow_code: bool
     """Go on with an engine outside Avow that the index names; a given one needs no leave."""
 
@@ -74,6 +77,7 @@ class _Indexing:
     batch: int = BATCH
     workers: int = 0
     fps: float | None = None
+    ocr: bool = False
     allow_code: bool = False
 
 
@@ -102,7 +106,8 @@ def index_folders(
     started = time.monotonic()
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps)
-    plain = not (rebuild or dedupe) and engine is None and half is None
+    plain = not (rebuild or dedupe or how.ocr) and engine is None and half is None
+    read_text = open_reader() if how.ocr else None  # says at once what is missing
     if isinstance(encoder, Deferred) and plain:
         nothing = unchanged(folders, index, encoder, how.fps)
         if nothing is not None:
@@ -119,11 +124,13 @@ def index_folders(
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
             fps, told = _frame_rate(writer, index, how.fps, rebuild)
-            changes = survey(link, folders, index, writer.model, writer.generation)
+            space = (writer.model, writer.generation)
+            changes = survey(link, folders, index, *space, read_text is not None)
             cover(index, changes.walk.roots, anew=rebuild)
             note_frame_rate(index, fps)
             workers = how.workers or _workers()
-            run = Run(writer, opened, changes, how.batch, workers, prune, fps)
+            speed = (how.batch, workers)
+            run = Run(writer, opened, changes, *speed, prune, fps, read_text)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
                 allowed = True if how.allow_code else [engine or ""]

@@ -1,6 +1,6 @@
 """A search on its way: the request, and the best items for it."""
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,19 @@ def shown_hits(
     return tuple(
         _hit(rank, item, float(score), p)
         for rank, (item, score, p) in enumerate(ranked, start=1)
+    )
+
+
+def written_hits(library: Library, request: Request, text: str) -> tuple[Hit, ...]:
+    """The first k pictures in which the words of a text are written."""
+    ids = library.written(text)
+    if ids:
+        among = set(library.find(request.where, request.kind).tolist())
+        ids = [number for number in ids if number in among][: request.k]
+    scores = (library.vectors(ids) @ request.vector).tolist() if ids else []
+    return tuple(
+        replace(_hit(rank, item, score, None), by="text")
+        for rank, (item, score) in enumerate(zip(library.items(ids), scores, strict=True), 1)
     )
 
 

@@ -42,7 +42,7 @@ from avow.retrieval.question import (
     understood,
 )
 from avow.retrieval.read_ahead import read_ahead
-from avow.retrieval.request import Candidates, Request, shown_hits
+from avow.retrieval.request import Candidates, Request, shown_hits, written_hits
 from avow.retrieval.where import Where
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
@@ -168,7 +168,10 @@ class Retriever:
             understanding=understanding,
             leaving=leaving,
         )
-        return _timed(self._answer(request), encode=encoded)
+        result = _timed(self._answer(request), encode=encoded)
+        if text is None or image is not None or kind != "image":
+            return result
+        return replace(result, written=written_hits(self.library, request, text))
 
     def search_many(self, texts: Sequence[str], **asked: Any) -> list[SearchResult]:
         """The answers to some texts, read in batches; asked: more arguments of `search`.

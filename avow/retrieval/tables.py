@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("rank", "path", "p_relevant", "similarity", "id", "kind", "start", "end"),
-    *("taken", "verdict", "trust"),
+    *("taken", "by", "verdict", "trust"),
 )
 """The columns of a table of hits."""
 
@@ -20,7 +20,7 @@ COLUMNS = (
 def rows_of(result: "SearchResult") -> list[dict[str, Any]]:
     """One row per hit with everything that is known of it, and the verdict of the answer."""
     about = {"verdict": result.verdict, "trust": result.trust}
-    return [{**hit.to_dict(), **about} for hit in result.hits]
+    return [{**hit.to_dict(), **about} for hit in (*result.hits, *result.written)]
 
 
 def as_pandas(result: "SearchResult") -> "pandas.DataFrame":

@@ -17,7 +17,7 @@ export async function open() {
   panel.showModal();
   try {
     const [index, calibration] = await Promise.all([ask("api/index"), ask("api/calibration")]);
-    fill(body, contents(index), judged(calibration), skipped(index), keys());
+    fill(body, contents(index), judged(calibration), skipped(index), find("keys").content.cloneNode(true));
     follow();
   } catch (error) {
     fill(body, note(error.message));
@@ -87,16 +87,6 @@ function skipped(index) {
       "li", {}, make("code", {}, one.path), make("span", {}, one.why),
     ))),
   );
-}
-
-function keys() {
-  const list = [
-    ["/", "to the search field"], ["← ↑ → ↓", "between pictures"],
-    ["Enter", "the picture, and why"], ["x", "pick it"], ["Esc", "close"],
-  ];
-  return make("section", {}, make("h3", {}, "Keys"), make("dl", { class: "keys" }, list.map(
-    ([key, does]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, does)],
-  )));
 }
 
 async function scan(folder) {

@@ -42,11 +42,8 @@ async function arrive() {
   if (!same) await answer();
   const item = shownItem();
   if (item === null) find("why").close();
-  else open(shown.find((hit) => hit.id === item) ?? await listed(item) ?? { id: item, path: "" }, false);
+  else open(shown.find((hit) => hit.id === item) ?? further?.known(item) ?? { id: item, path: "" }, false);
 }
-
-// What was opened from the list behind the first answers, as far as it is known.
-const listed = (item) => further && further.find(item) >= 0 && further.get(further.find(item));
 
 async function answer() {
   pending?.abort();
@@ -84,9 +81,12 @@ function tell(result, picture) {
   const first = likely.length ? likely : hits;
   const seen = shown.some((hit) => hit.kind === "video") ? query.kind : "picture";
   const noun = (many) => count(many, ...NOUNS[query.kind === "text" ? "text" : seen]);
+  const written = result.written ?? [];
+  shown.push(...written);
   fill(
     find("shown"),
     first.length ? grid(first, { open, question }) : null,
+    written.length ? [section("With these words written in them"), grid(written, { open })] : null,
     rest.length ? folded(`${noun(rest.length)} more, each less than ${percent(UNLIKELY)} likely to fit`, rest) : null,
     misses.length ? folded(`Show the nearest ${noun(misses.length)} all the same`, misses) : null,
   );
@@ -95,13 +95,15 @@ function tell(result, picture) {
   if (had && left > 0 && !/\bp\s*>=/i.test(query.where)) offerMore(had, left, picture);
 }
 
+const section = (words) => make("h2", { class: "section" }, words);
+
 function offerMore(had, left, picture) {
   const show = () => {
     further = endless({
       total: left, open, question, label: "Further answers, best first",
       load: async (offset, k) => (await search({ ...query, k, offset: had + offset }, picture)).hits,
     });
-    fill(find("further"), make("h2", { class: "section" }, "Further answers, best first"), further);
+    fill(find("further"), section("Further answers, best first"), further);
     further.focus();
   };
   const words = `Show more: ${count(left, "other", "others")}, best first`;
@@ -148,7 +150,7 @@ async function welcome() {
     });
     fill(
       find("shown"),
-      make("h2", { class: "section" }, `Your ${count(first.total, ...NOUNS[kindOf(first.items)])}`),
+      section(`Your ${count(first.total, ...NOUNS[kindOf(first.items)])}`),
       further,
     );
   } catch (error) {

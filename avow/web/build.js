@@ -1,23 +1,5 @@
 // Elements from code. Text always becomes text, so a file name cannot become markup.
 
-const SHAPES = {
-  picture: "M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M15.5 9.5h.01",
-  yes: "m5 12.5 4.5 4.5L19 7.5",
-  no: "M6.5 6.5l11 11M17.5 6.5l-11 11",
-  close: "M6 6l12 12M18 6 6 18",
-  back: "m14 6-6 6 6 6",
-  on: "m10 6 6 6-6 6",
-  answer: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zm-4 9.3 2.8 2.8L16 9.6",
-  check: "M12 3 22 20H2L12 3zm0 6.5v4.5M12 17h.01",
-  nothing_found: "M10.5 4a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zM15.3 15.3 20.5 20.5M8 10.5h5",
-  not_understood: "M4 4.5h16v12h-8.5L7 20.5v-4H4zM8.5 10.5h.01M12 10.5h.01M15.5 10.5h.01",
-  unjudged: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zm-2.4 6.6a2.5 2.5 0 1 1 3.6 2.2c-.8.4-1.2 1-1.2 1.9M12 16.8h.01",
-  mistake: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zm0 4.6v5.6M12 16.4h.01",
-  offline: "M3 3l18 18M8.5 15.5a5 5 0 0 1 7 0M5 12a10 10 0 0 1 4-2.4M19 12a10 10 0 0 0-6.4-2.9M12 19h.01",
-  empty: "M3 7l3-3h12l3 3v13H3zM3 7h18M9 12h6",
-  locked: "M6 11h12v9H6zM8.5 11V8a3.5 3.5 0 0 1 7 0v3",
-};
-
 export function make(tag, given = {}, ...inside) {
   const element = document.createElement(tag);
   for (const [key, value] of Object.entries(given)) {
@@ -44,16 +26,13 @@ export const facts = (pairs) => make("dl", { class: "facts" }, pairs.filter(([, 
 
 export const note = (sentence) => make("p", { class: "note" }, sentence);
 
+// The shapes stand in the markup; each use is a copy.
 export function icon(name) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const strokes = {
-    viewBox: "0 0 24 24", fill: "none", stroke: "currentColor", "stroke-width": "1.7",
-    "stroke-linecap": "round", "stroke-linejoin": "round", "aria-hidden": "true",
-  };
-  for (const [key, value] of Object.entries(strokes)) svg.setAttribute(key, value);
-  const path = document.createElementNS(svg.namespaceURI, "path");
-  path.setAttribute("d", SHAPES[name]);
-  svg.append(path);
+  const svg = find("shapes").cloneNode();
+  svg.removeAttribute("id");
+  svg.removeAttribute("hidden");
+  svg.append(find(`shape-${name}`).cloneNode());
+  svg.firstChild.removeAttribute("id");
   return svg;
 }
 

@@ -72,6 +72,7 @@ export function face(hit, size) {
 }
 
 export function trust(hit) {
+  if (hit.by === "text") return make("p", { class: "trust written" }, `Written in it: “${hit.text.replace(/\s+/g, " ").slice(0, 90)}”`);
   const sure = hit.p_relevant;
   if (sure === null || sure === undefined) {
     const close = hit.similarity?.toFixed(2).replace("-", "−");

@@ -36,6 +36,7 @@ export function endless({ total, load, known = [], label, ...how }) {
     return items[place];
   };
   list.find = (id) => items.findIndex((one) => one?.id === id);
+  list.known = (id) => items[list.find(id)];
 
   const columns = () => {
     const tops = [...cards.values()].map((one) => one.offsetTop);

@@ -34,8 +34,8 @@ export function grown(many, search) {
 
 function show(told, search) {
   if (!told.used) return clear();
-  const [before, after] = [told.error_before, told.error_after].map((error) => (error === null ? null : percent(Math.sqrt(error))));
-  const effect = before && after ? `Off by ${before} on average before, by ${after} now. ` : "";
+  const off = (error) => percent(Math.sqrt(error));
+  const effect = told.error_after === null ? "" : `Off by ${off(told.error_before)} on average before, by ${off(told.error_after)} now. `;
   const all = told.ticks + (told.more ?? 0);
   fill(
     find("ticks"),

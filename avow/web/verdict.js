@@ -18,7 +18,6 @@ export function banner(result, search) {
       offers(result.understanding, search),
     ),
     sure(result),
-    doubts(result.doubts ?? []),
     numbers(result),
   );
 }
@@ -50,11 +49,6 @@ function chip(without, search) {
   const made = button("chip", () => search({ rewrite: false }), `without ${without}`, cross);
   made.title = "Search for the words as they were typed";
   return made;
-}
-
-function doubts(sentences) {
-  if (!sentences.length) return null;
-  return make("ul", { class: "doubts" }, sentences.map((one) => make("li", {}, one)));
 }
 
 // In words that everybody knows; what research compares is one level below.
@@ -96,10 +90,10 @@ export function tokenForm() {
   ]);
   box.append(make(
     "form",
-    { method: "get", action: "./" },
-    make("input", { id: "token", name: "token", type: "password", required: true, autocomplete: "off", class: "plain", "aria-label": "Token" }),
+    { action: "./" },
+    make("input", { id: "token", name: "token", type: "password", required: true, class: "plain", "aria-label": "Token" }),
     " ",
-    make("button", { type: "submit", class: "act" }, "Enter"),
+    make("button", { class: "act" }, "Enter"),
   ));
   return box;
 }

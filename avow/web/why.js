@@ -192,6 +192,7 @@ async function tellFacts(hit, place, current) {
     ["Taken", item.taken?.replace("T", " ") ?? "unknown"],
     ["Place", item.latitude !== null && `${item.latitude}, ${item.longitude}`],
     ["Tags", item.tags?.join(", ")],
+    ["Written in it", item.kind !== "text" && item.text],
     ["Similarity", hit.similarity?.toFixed(4)],
     ["Fits with", hit.p_relevant === null || hit.p_relevant === undefined
       ? null : percent(hit.p_relevant)],

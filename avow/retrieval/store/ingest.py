@@ -17,6 +17,7 @@ from jaxtyping import Float32
 from avow.core.errors import BadFeatures
 from avow.core.formats import is_video
 from avow.core.searching import LONGEST_TEXT, Encoder
+from avow.core.written_text import ReadText
 from avow.retrieval.store.changes import Job, Survey, skipped_files
 from avow.retrieval.store.indexed_folders import FPS
 from avow.retrieval.store.reading import Fresh, Loaded, Unreadable, load
@@ -37,12 +38,14 @@ class Run:
         workers: int,
         prune: bool = False,
         fps: float = FPS,
+        read_text: ReadText | None = None,
     ):
         """prune: forget missing files even where they are most of a folder.
 
-        fps: frames a second that are looked at in videos.
+        fps: frames a second that are looked at in videos. read_text: recognises what is
+        written in pictures.
         """
-        self.prune, self.fps = prune, fps
+        self.prune, self.fps, self.read_text = prune, fps, read_text
         self.writer, self.encoder, self.changes = writer, encoder, changes
         self.batch, self.workers, self.link = batch, workers, writer.link
         self.report = Report(unchanged=changes.unchanged)
@@ -53,7 +56,8 @@ class Run:
         """Missing files by content, to be recognised elsewhere."""
         for number, (_, content) in changes.missing.items():
             self.homeless.setdefault(content, []).append(number)
-        self.stored_contents = {row[0] for row in self.link.execute(_CONTENTS, self._space())}
+        known = _CONTENTS + ("" if read_text is None else " AND text IS NOT NULL")
+        self.stored_contents = {row[0] for row in self.link.execute(known, self._space())}
         self.stored_videos = self._stored_videos()
 
     def go(self, progress: Callable[[Progress], None], stop: Callable[[], bool]) -> Report:
@@ -99,7 +103,8 @@ class Run:
         waiting: deque[tuple[Job, Future[Loaded]]] = deque()
         stored = self.stored_contents | self.stored_videos.keys()
         for job in self.changes.jobs:
-            waiting.append((job, pool.submit(load, job.stat, self.encoder.prepare, stored)))
+            how = (self.encoder.prepare, stored, self.read_text)
+            waiting.append((job, pool.submit(load, job.stat, *how)))
             if len(waiting) > 2 * self.batch + self.workers:
                 yield waiting.popleft()
         while waiting:
@@ -181,6 +186,8 @@ class Run:
             same = content == fresh.content
             if same and item is not None:
                 filing.keep.add(item)
+                if fresh.kind == "image" and fresh.text is not None:
+                    filing.written[item] = fresh.text
             if not same or row is None:
                 wanted.append((fresh, item if same else None))
         if not wanted:
@@ -205,7 +212,7 @@ class Run:
     ) -> Fresh:
         tags = self.link.execute("SELECT tag FROM tags WHERE item = ?", [number]).fetchall()
         return Fresh(
-            *(part, kind, content, None, *about),
+            *(part, kind, content, *about),
             tags=tuple(tag for (tag,) in tags),
             vector=self.writer.vector(row),
         )
@@ -250,7 +257,7 @@ class Run:
 _ROWS = "FROM items JOIN stored ON item = items.id AND model = ? AND generation = ? "
 _PICTURE = _ROWS + "WHERE kind = 'image' AND part = ''"
 _CONTENTS = "SELECT DISTINCT content " + _PICTURE
-_ABOUT = "SELECT items.id, row, part, kind, width, height, taken, look "
+_ABOUT = "SELECT items.id, row, part, kind, text, width, height, taken, look "
 _TWIN = _ABOUT + _PICTURE + " AND content = ?"
 _SEGMENTS = _ABOUT + _ROWS + "WHERE kind = 'video' AND content = ? AND file = ?"
 _VIDEOS = """

@@ -25,6 +25,7 @@ from avow.core.formats import (
     may_be_readable_now,
     videos_are_readable,
 )
+from avow.core.written_text import ReadText
 from avow.retrieval.store.walk import TABLES, FileStat
 
 LARGEST_FILE = 512 * 2**20
@@ -55,6 +56,7 @@ class Fresh:
     kind: str
     content: str
     text: str | None = None
+    """Of a picture, what is written in it; None where nobody looked."""
     width: int | None = None
     height: int | None = None
     taken: str | None = None
@@ -80,14 +82,15 @@ def load(
     stat: FileStat,
     prepare: Callable[[Image.Image], np.ndarray],
     stored_contents: Container[str],
+    read_text: ReadText | None = None,
 ) -> Loaded:
     """Read one file.
 
     stored_contents: hashes of pictures and videos whose vectors are stored; these are not
-    decoded.
+    decoded. read_text: recognises what is written in pictures; None: nobody asked for it.
     """
     try:
-        return _load(stat, prepare, stored_contents)
+        return _load(stat, prepare, stored_contents, read_text)
     except Unreadable:
         raise
     except MemoryError as error:
@@ -100,6 +103,7 @@ def _load(
     stat: FileStat,
     prepare: Callable[[Image.Image], np.ndarray],
     stored_contents: Container[str],
+    read_text: ReadText | None,
 ) -> Loaded:
     if is_video(stat.suffix):
         content, stat = _hashed(stat)
@@ -109,7 +113,7 @@ def _load(
     if is_picture(stat.suffix):
         if content in stored_contents:
             return Loaded(stat, content, is_stored=True)
-        return Loaded(stat, content, [_picture(data, content, prepare, stat.suffix)])
+        return Loaded(stat, content, [_picture(data, content, prepare, stat.suffix, read_text)])
     text = _decoded(data)
     if stat.suffix in TABLES:
         return Loaded(stat, content, _table(text, stat.suffix))
@@ -160,18 +164,23 @@ def _opened(stat: FileStat) -> Iterator[tuple[io.BufferedIOBase, os.stat_result]
 
 
 def _picture(
-    data: bytes, content: str, prepare: Callable[[Image.Image], np.ndarray], suffix: str
+    data: bytes,
+    content: str,
+    prepare: Callable[[Image.Image], np.ndarray],
+    suffix: str,
+    read_text: ReadText | None,
 ) -> Fresh:
     try:
         with photographs.opened(io.BytesIO(data)) as photograph:
             taken, words = camera.taken(photograph.exif), _words(photograph.exif)
             prepared = prepare(photograph.image)
             look = difference_hash(photograph.image)
+            written = None if read_text is None else read_text(photograph.image)
     except photographs.Unreadable as error:
         needs_package = error.reason == "package" and may_be_readable_now(suffix) is not None
         raise Unreadable(str(error), again=needs_package) from error
     size = photograph.width, photograph.height
-    return Fresh("", "image", content, None, *size, taken, look, words, prepared)
+    return Fresh("", "image", content, written, *size, taken, look, words, prepared)
 
 
 def difference_hash(photograph: Image.Image) -> int:

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -33,6 +33,8 @@ class Filing:
     file: int | None
     keep: set[int]
     """Items of it that stay."""
+    written: dict[int, str] = field(default_factory=dict)
+    """What was recognised in pictures that stay."""
 
 
 @dataclass(frozen=True)
@@ -269,6 +271,10 @@ class Writer:
         ).fetchall():
             if number not in filing.keep:
                 self.link.execute("UPDATE items SET gone = 1 WHERE id = ?", [number])
+        self.link.executemany(
+            "UPDATE items SET text = ? WHERE id = ? AND text IS NOT ?",
+            [(text, number, text) for number, text in filing.written.items()],
+        )
         self.link.execute(
             "UPDATE files SET size = ?, mtime_ns = ?, inode = ?, content = ? WHERE id = ?",
             [stat.size, stat.mtime_ns, stat.inode, filing.content, filing.file],

@@ -1,0 +1,94 @@
+"""Text in pictures: recognised when they are indexed, found beside what they show."""
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from encoders import ColourEncoder, picture
+
+from avow.core import written_text
+from avow.core.errors import MissingExtra
+from avow.core.written_text import place_in, words_of
+from avow.retrieval.indexing import index_folders
+from avow.retrieval.library import Library
+from avow.retrieval.search import Retriever
+
+
+@pytest.fixture(scope="module")
+def read():
+    """The real engine with the networks that it brings, loaded once."""
+    pytest.importorskip("rapidocr")
+    return written_text.open_reader()
+
+
+@pytest.fixture
+def photos(tmp_path):
+    (tmp_path / "photos").mkdir()
+    origin = Path(find_spec("skimage").submodule_search_locations[0]) / "data" / "page.png"
+    shutil.copy(origin, tmp_path / "photos" / "page.png")
+    picture("red").save(tmp_path / "photos" / "red.png")
+    return tmp_path / "photos"
+
+
+def run(photos, **how):
+    how = {"index": photos.parent / "index", "encoder": ColourEncoder(), "workers": 1} | how
+    return index_folders([photos], **how)
+
+
+def opened(photos):
+    encoder = ColourEncoder()
+    return Retriever(Library.open(photos.parent / "index", encoder), encoder)
+
+
+def names(hits):
+    return [Path(hit.path).name for hit in hits]
+
+
+def test_what_is_written_is_found_and_told_apart(read, photos, monkeypatch):
+    """A photographed page; indexed without its text at first, and read once more for it."""
+    monkeypatch.setattr("avow.retrieval.indexing.open_reader", lambda: read)
+    assert run(photos).new == 2
+    assert opened(photos).search("Region-based segmentation").written == ()
+    report = run(photos, ocr=True)
+    assert (report.new, report.changed, report.unchanged) == (0, 0, 2)
+    retriever = opened(photos)
+    found = retriever.search("Region-based segmentation")
+    assert names(found.written) == ["page.png"]
+    [hit] = found.written
+    assert (hit.by, hit.p_relevant, hit.kind) == ("text", None, "image")
+    assert "determine markers of the coins" in hit.text
+    assert {one.by for one in (*found.hits, *found.near_misses)} == {"picture"}
+    assert found.to_dict()["written"][0]["by"] == "text"
+    assert names(retriever.search("coins MARKERS").written) == ["page.png"]
+    assert retriever.search("red").written == ()
+    assert retriever.search("coins", where="name=red.png").written == ()
+    assert run(photos, ocr=True).unchanged == 2  # nothing is read a third time
+    shutil.copy(photos / "page.png", photos / "copy.png")
+    assert run(photos).new == 1  # the same content was read already
+    assert len(opened(photos).search("coins").written) == 2
+
+
+def test_a_missing_engine_is_told(monkeypatch, photos):
+    monkeypatch.setattr(written_text.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra) as caught:
+        run(photos, ocr=True)
+    assert str(caught.value) == (
+        "Reading text in pictures needs the package 'rapidocr', which is not installed. "
+        "Install it with: pip install 'avow[ocr]'."
+    )
+    assert not (photos.parent / "index").exists()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "written", "place"),
+    [
+        ("Invoice 2031", "INVOICE\n2031 paid", 0),
+        ("2031 invoice", "invoice: 2031", 1),
+        ("invoice", "invoices", None),
+        ("", "anything", None),
+        ("Straße", "STRASSE 7", 0),
+    ],
+)
+def test_words_are_compared_as_people_read_them(wanted, written, place):
+    assert place_in(words_of(wanted), written) == place
