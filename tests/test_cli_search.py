@@ -34,7 +34,7 @@ def test_json_is_one_object_and_nothing_else(command, place):
     assert (code, err) == (0, "")
     assert list(found) == [
         *("query", "verdict", "trust", "uncertainty", "why"),
-        *("understanding", "how_many", "hits", "near_misses"),
+        *("understanding", "how_many", "hits", "near_misses", "written"),
     ]
     assert found["query"]["text"] == "a red dog"
     assert found["verdict"] == "unjudged" and found["trust"] is None
@@ -193,8 +193,8 @@ def test_explain_shows_words_and_writes_a_picture(command, place, tmp_path):
     assert code == 0
     lines = shown.splitlines()
     assert lines[0].startswith("similarity ")
-    assert [line.split()[0] for line in lines[2:5]] == ["a", "red", "dog"]
-    assert "of 2, column" in lines[5] and lines[-1] == f"heat map: {out}"
+    assert [line.split()[0] for line in lines[2:4]] == ["red", "dog"]
+    assert "of 2, column" in lines[4] and lines[-1] == f"heat map: {out}"
     with Image.open(out) as heat:
         assert heat.size == (64, 64)
 
