@@ -8,7 +8,7 @@ from test_cli import as_toml, command  # noqa: F401  (a fixture)
 
 from avow.assembly.identity import search_fingerprint
 from avow.assembly.model import Model
-from avow.reports import report
+from avow.reports import figures, report
 from avow.training.from_recipe import train
 from avow.trust.policy import Policy
 
@@ -27,8 +27,14 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def drawn_once(monkeypatch) -> None:
-    """The figures of the same studies are drawn once."""
+    """Of the figures, which `test_report.py` draws, one of a direction is, and once."""
     draw, kept = report.draw_all, {}
+
+    def scatter(part, direction):
+        if points := part.at("scatter"):
+            yield figures.scatter(points.first, direction)
+
+    monkeypatch.setattr(figures, "_of_direction", scatter)
 
     def remembered(studies):
         key = json.dumps(studies, sort_keys=True)

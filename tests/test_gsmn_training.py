@@ -39,7 +39,7 @@ def test_gradients_in_float64_are_those_of_what_is_gathered(monkeypatch, texts):
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("tile_mb", [1, 1024])
+@pytest.mark.parametrize("tile_mb", [1, pytest.param(1024, marks=pytest.mark.long)])
 def test_tiles_and_recomputing_change_nothing(tile_mb):
     method, expected = built(recompute=False), []
     visual, text = regions([5, 3, 1, 4] * 40), tokens([7, 4, 1] * 40)

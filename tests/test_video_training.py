@@ -103,7 +103,11 @@ def test_experts_are_learnt_and_taught_again(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("concepts", [0, 6], ids=["latent", "hybrid"])
+@pytest.mark.parametrize(
+    "concepts",
+    # a hybrid space is a latent one and more
+    [pytest.param(0, id="latent", marks=pytest.mark.long), pytest.param(6, id="hybrid")],
+)
 def test_frames_of_any_number_are_learnt(tmp_path, concepts):
     """Dual Encoding reads both experts as one kind of frames, padded to the longest video."""
     data = write_videos(tmp_path / "toy")

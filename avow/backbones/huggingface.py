@@ -13,6 +13,7 @@ ICCV 2023; Oquab et al., "DINOv2", TMLR 2024; Dosovitskiy et al., "An Image is W
 16x16 Words", ICLR 2021.
 """
 
+import importlib
 import inspect
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,11 @@ from avow.core.errors import BadRecipe
 from avow.core.photographs import stretched
 
 _LARGEST = 4096  # pixels per side
+_TOWERS = {
+    "clip_vision_model": ("clip.modeling_clip", "CLIPVisionModel"),
+    "siglip_vision_model": ("siglip.modeling_siglip", "SiglipVisionModel"),
+}
+"""Halves of models with two towers, which the list of models does not have."""
 
 
 class VisionTower(Backbone):
@@ -102,16 +108,13 @@ def vision_config(name: str, folder: Path) -> Any:
 
 
 def _network_class(config: Any) -> Any:
-    # from where they are: its list of everything takes a type checker long to read
+    if config.model_type in _TOWERS:
+        module, name = _TOWERS[config.model_type]
+        return getattr(importlib.import_module(f"transformers.models.{module}"), name)
+    # from where it is: the list of everything takes a type checker long to read
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
-    from transformers.models.clip.modeling_clip import CLIPVisionModel
-    from transformers.models.siglip.modeling_siglip import SiglipVisionModel
 
-    towers = {
-        "clip_vision_model": CLIPVisionModel,
-        "siglip_vision_model": SiglipVisionModel,
-    }
-    return towers.get(config.model_type) or MODEL_MAPPING[type(config)]
+    return MODEL_MAPPING[type(config)]
 
 
 def processor_settings(name: str, folder: Path) -> dict[str, Any]:
