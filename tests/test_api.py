@@ -461,7 +461,8 @@ def test_the_index_tells_what_it_holds(client, index):
     assert told["folders"] == [str(index.parent / "pictures")]
     assert told["model"] == str(index.parent / "model")
     assert [Path(one["path"]).name for one in told["skipped"]] == ["broken.jpg"]
-    assert told["limits"] == {"upload_bytes": 200_000, "pixels": 1_000_000}
+    limits = {"upload_bytes": 200_000, "pixels": 1_000_000, "clip_seconds": 60.0}
+    assert told["limits"] == limits
 
 
 def wait_for(client, number):

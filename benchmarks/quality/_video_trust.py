@@ -15,7 +15,9 @@ import numpy as np
 from avow.blocks.imagenet_names import imagenet_names
 from avow.core.contracts import Split
 from avow.data.opening import open_dataset
+from avow.retrieval import moments as joining
 from avow.retrieval.answer import Hit
+from avow.retrieval.search import Retriever
 from avow.study import relevance_labels as fitting
 from avow.study.short_queries import absent_names, noun_names, phrases, with_article
 from benchmarks._report import read
@@ -160,3 +162,40 @@ def all_queries(known: Known) -> list[Queries]:
     texts = [with_article(away[place]) for place in drawn]
     nothing = np.zeros((len(texts), len(split.image_ids)), bool)
     return [*found, Queries("absent", texts, nothing, np.arange(len(texts)))]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A moment of several segments that was shown."""
+
+    stated: np.ndarray
+    """Of its segments."""
+    rho: float
+    anything: float
+    fits: bool
+
+
+def joined_moments(retriever: Retriever, known: Known, queries: Queries) -> list[Joined]:
+    """Moments of several segments among the first ten answers, with what was said of each."""
+    found, said = list[Joined](), dict[tuple, tuple]()
+    plain = joining._answer
+
+    def noted(group: list[Hit], rho: float, anything: float) -> Hit:
+        hit = plain(group, rho, anything)
+        stated = np.array([one.p_relevant for one in group], np.float64)
+        said[hit.path, hit.start, hit.end] = (len(group), stated, rho, anything)
+        return hit
+
+    joining._answer = noted
+    try:
+        for number, text in enumerate(queries.texts):
+            said.clear()
+            result = retriever.search(text, where="kind=video")
+            for hit in result.hits or result.near_misses:
+                many, *about = said[hit.path, hit.start, hit.end]
+                if many > 1:
+                    fits = bool(queries.fits[number, known.photographs(hit)].any())
+                    found.append(Joined(*about, fits))
+    finally:
+        joining._answer = plain
+    return found

@@ -11,8 +11,8 @@ whose captions have them; absent names are of ImageNet's classes that no caption
 A moment fits when one of the photographs does whose shot it overlaps by half.
 
 Prints per gallery what is stated beside what is found, and the share of absent names refused,
-beside a cut on similarity that refuses as many of what is there. On dev, one line from stated
-to true log-odds of moments is fitted beside it; the test split is measured as it is shipped.
+beside a cut on similarity that refuses as many of what is there; and one line from stated to
+true log-odds of pictures and of moments, to see whether moments need another one than pictures.
 """
 
 import argparse
@@ -32,14 +32,23 @@ from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.search import Retriever
 from avow.study.measures import calibration
+from avow.trust.coherence import one_of_some
 from benchmarks._report import RESULTS, keep, read
-from benchmarks.quality._video_trust import Known, Queries, all_queries, gallery
+from benchmarks.quality._video_trust import (
+    Known,
+    Queries,
+    all_queries,
+    gallery,
+    joined_moments,
+)
 
 NAME = "video_trust"
 GALLERIES = {"pictures": "kind=picture", "moments": "kind=video", "both": None}
 BINS = (0, 0.1, 0.25, 0.5, 0.75, 1.01)
 DRAWS = 200
 THERE = ("captions", "names", "phrases")
+APART = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Shares of rho that were compared on dev, for moments of several segments."""
 SHOWN = 10
 
 
@@ -145,10 +154,10 @@ def judged(found: dict[str, Answers]) -> dict[str, Any]:
     }
 
 
-def line_of(found: dict[str, Answers]) -> dict[str, float]:
-    """Slope and offset from stated to true log-odds, over all hits that are there."""
-    stated = np.concatenate([found[kind].stated for kind in THERE])
-    fits = np.concatenate([found[kind].fits for kind in THERE])
+def line_of(kept: Path) -> dict[str, float]:
+    """Slope and offset from stated to true log-odds, over all hits of what is there."""
+    with np.load(kept) as content:
+        stated, fits = content["stated"], content["fits"]
     odds = logit(np.clip(stated, 1e-6, 1 - 1e-6))
     slope, offset = fit_logistic(odds[:, None], fits, np.ones(len(fits)), 1e6)
     moved = expit(slope * odds + offset)
@@ -158,6 +167,23 @@ def line_of(found: dict[str, Answers]) -> dict[str, float]:
         "ece_before": calibration(stated, fits)["ece"],
         "ece_after": calibration(moved, fits)["ece"],
     }
+
+
+def by_share(retriever: Retriever, known: Known, queries: list[Queries]) -> dict[str, Any]:
+    """What moments of several segments would be stated with, for every share of rho."""
+    joined = [one for some in queries for one in joined_moments(retriever, known, some)]
+    fits = np.array([one.fits for one in joined])
+    rows = {}
+    for share in APART:
+        stated = np.array([
+            one_of_some(one.stated, share * one.rho, one.anything) for one in joined
+        ])  # fmt: skip
+        right = np.clip(np.where(fits, stated, 1 - stated), 1e-6, 1)
+        rows[f"{share:g}"] = {
+            "stated": float(stated.mean()),
+            "log_loss": float(-np.log(right).mean()),
+        }
+    return {"moments": len(joined), "true": float(fits.mean()), "rows": rows}
 
 
 def main() -> None:
@@ -181,18 +207,20 @@ def main() -> None:
     for name, where in [(name, GALLERIES[name]) for name in names]:
         found = {one.kind: answers(retriever, known, one, where) for one in queries}
         figures[name] = judged(found)
-        if name == "moments" and chosen.split == "dev":
-            figures["line"] = line_of(found)
         print(name, json.dumps(figures[name]), flush=True)
         np.savez(
             known.folder / f"{name}.npz",
             stated=np.concatenate([found[kind].stated for kind in THERE]),
             fits=np.concatenate([found[kind].fits for kind in THERE]),
         )
+    if chosen.split == "dev":
+        there = [one for one in queries if one.kind in THERE]
+        figures["joined"] = by_share(retriever, known, there)
+    figures["lines"] = {name: line_of(known.folder / f"{name}.npz") for name in names}
     kept = read(NAME) if (RESULTS / f"{NAME}.json").exists() else {}
     kept.pop("machine", None)
     kept[chosen.split] = figures
-    print(figures.get("line", ""))
+    print(figures["lines"])
     print(f"-> {keep(NAME, kept)}")
 
 
