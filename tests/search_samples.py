@@ -177,3 +177,17 @@ def _named(words: list[str]) -> list[float]:
     """The colours that are named; what lies "over" something is larger."""
     later = words[words.index("over") :] if "over" in words else []
     return [0.4 if name in later else float(name in words) for name in COLOURS]
+
+
+def index_with_a_cat(home: Path, cat: str = "cat.jpg") -> Path:
+    """An index by the shipped model: a cat and a cup of coffee among plain colours."""
+    from skimage import data
+
+    from avow.retrieval.encoders.opening import open_encoder
+    from avow.retrieval.indexing import index_folders
+
+    save_pictures(home / "pictures", 10)
+    Image.fromarray(data.chelsea()).save(home / "pictures" / cat)
+    Image.fromarray(data.coffee()).save(home / "pictures" / "cup.jpg")
+    index_folders([home / "pictures"], index=home / "index", encoder=open_encoder())
+    return home / "index"

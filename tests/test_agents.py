@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from search_samples import save_pictures
+from search_samples import index_with_a_cat
 from test_cli import command
 
 from avow.core.errors import MissingExtra
-from avow.retrieval.encoders.opening import open_encoder
-from avow.retrieval.indexing import index_folders
 
 mcp = pytest.importorskip("mcp")
 __all__ = ["command"]  # the fixture
@@ -23,14 +21,7 @@ __all__ = ["command"]  # the fixture
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> Path:
-    """A cat and a cup among plain colours, indexed by the model that ships with Avow."""
-    data = pytest.importorskip("skimage.data")
-    home = tmp_path_factory.mktemp("agents")
-    save_pictures(home / "pictures", 10)
-    Image.fromarray(data.chelsea()).save(home / "pictures" / "cat.jpg")
-    Image.fromarray(data.coffee()).save(home / "pictures" / "cup.jpg")
-    index_folders([home / "pictures"], index=home / "index", encoder=open_encoder())
-    return home / "index"
+    return index_with_a_cat(tmp_path_factory.mktemp("agents"))
 
 
 def started(index: Path, *more: str) -> list[str]:

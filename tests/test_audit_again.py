@@ -80,7 +80,8 @@ def test_a_run_knows_which_pairs_it_has_learnt(toy):
         "toy_precomp", "--run", "out/folds/fold0", "--device", "cpu", "--out", "b"
     )
     assert code == 0, output
-    rows = findings("b")
+    assert {row["split"] for row in findings("b")} == {"train", "dev", "test"}
+    rows = [row for row in findings("b") if row["split"] == "train"]
     learnt = {row["pair"] for row in rows if row["in_sample"]}
     assert not any(row["in_sample"] for row in findings("out"))
     of = open_dataset("toy_precomp").splits["train"].image_of

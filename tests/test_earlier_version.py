@@ -61,7 +61,7 @@ def test_a_run_is_evaluated_and_its_training_pairs_are_known(here):
     write_precomp(here / "animals", images=24)
     evaluation = avow.evaluate("run", draws=0, device="cpu")
     assert evaluation.best.recall.rsum == pytest.approx(RECORDED["test_rsum"])
-    audit = avow.audit_pairs("animals", run="run", out="audited", device="cpu")
+    audit = avow.audit_pairs("animals", run="run", split="train", out="audited", device="cpu")
     assert all(finding.in_sample for finding in audit.findings)
 
 

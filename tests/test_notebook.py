@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-from search_samples import save_pictures
+from search_samples import index_with_a_cat, save_pictures
 
 import avow
 from avow.core.errors import MissingExtra
@@ -24,13 +23,8 @@ ABSENT = "a submarine under the ice"
 
 @pytest.fixture(scope="module")
 def retriever(tmp_path_factory) -> Retriever:
-    data = pytest.importorskip("skimage.data")
     home = tmp_path_factory.mktemp("notebook")
-    save_pictures(home / "pictures", 10)
-    Image.fromarray(data.chelsea()).save(home / "pictures" / "cat <b> & co.jpg")
-    Image.fromarray(data.coffee()).save(home / "pictures" / "cup.jpg")
-    index_folders([home / "pictures"], index=home / "index", encoder=open_encoder())
-    return avow.open(home / "index")
+    return avow.open(index_with_a_cat(home, "cat <b> & co.jpg"))
 
 
 def test_a_notebook_shows_pictures_verdict_and_p(retriever):

@@ -144,4 +144,4 @@ def test_fold_models_audit_a_dataset_of_features(tmp_path, monkeypatch):
     audit = avow.audit_pairs("animals", changes=small, device="cpu")
     assert len(audit.findings) == 120
     assert not any(finding.in_sample for finding in audit.findings)
-    assert (tmp_path / "audits" / "animals-train" / "index.html").is_file()
+    assert (tmp_path / "audits" / "animals" / "index.html").is_file()

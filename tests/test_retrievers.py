@@ -4,11 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from PIL import Image
-from search_samples import save_pictures
-
-from avow.retrieval.encoders.opening import open_encoder
-from avow.retrieval.indexing import index_folders
+from search_samples import index_with_a_cat
 
 HOW_TO = Path(__file__).parent.parent / "docs" / "how-to"
 ABSENT = "a submarine under the ice"
@@ -16,12 +12,7 @@ ABSENT = "a submarine under the ice"
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> str:
-    data = pytest.importorskip("skimage.data")
-    home = tmp_path_factory.mktemp("retrievers")
-    save_pictures(home / "pictures", 10)
-    Image.fromarray(data.chelsea()).save(home / "pictures" / "cat.jpg")
-    index_folders([home / "pictures"], index=home / "index", encoder=open_encoder())
-    return str(home / "index")
+    return str(index_with_a_cat(tmp_path_factory.mktemp("retrievers")))
 
 
 def retriever_of(page: str) -> type:

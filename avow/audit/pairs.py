@@ -34,7 +34,7 @@ def audit_pairs(
 
         >>> audit = avow.audit_pairs("animals", run="runs/animals", out="audits/animals")
         >>> len(audit.findings)
-        120
+        360
         >>> first, last = audit.findings[0], audit.findings[-1]
         >>> first.probability >= last.probability
         True

@@ -44,8 +44,7 @@ def render() -> str:
         waits(),
         "Processor time, because it hardly depends on what else the machine does; the load was "
         f"{number(figures.load('product')['load_before'])} on "
-        f"{figures.load('product')['machine']['cores']} cores, with which it grows a little. On "
-        "a machine that does nothing else, the time that a person waits is about the same.",
+        f"{figures.load('product')['machine']['cores']} cores, with which it grows a little.",
         figures.command("python -m benchmarks.speed.product FOLDER"),
         "## Size of a plain install, and memory",
         size(),
