@@ -115,3 +115,15 @@ def test_runs_with_changes_for_a_trial_are_no_results(work, tmp_path):
 
 def _chosen(out: Path) -> argparse.Namespace:
     return argparse.Namespace(only="", out=out)
+
+
+def test_parts_of_an_average_are_run_again_where_their_weights_are_gone(
+    queue, monkeypatch, tmp_path
+):
+    average, first, *_ = wanted = module.read_queue(queue)
+    monkeypatch.setattr(module, "in_results", lambda one: one != average)
+    chosen = argparse.Namespace(only="", out=tmp_path / "out", runs=tmp_path / "runs")
+    assert module.left(wanted, chosen) == [0, 1, 2]
+    (chosen.runs / first.task.folder).mkdir(parents=True)
+    (chosen.runs / first.task.folder / "tested").touch()
+    assert module.left(wanted, chosen) == [0, 2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from avow.assembly.recipe import Recipe
-from benchmarks.pages import PAPERS, RESULTS, acmnet, figures, papers, readme, verdicts
+from benchmarks.pages import PAPERS, RESULTS, acmnet, figures, papers, plots, readme, verdicts
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -27,6 +27,13 @@ def test_a_page_is_what_the_files_of_results_give(name):
 def test_a_page_of_a_paper_is_what_the_files_give(name):
     page = ROOT / "docs" / "papers" / f"{name}.md"
     assert page.read_text("utf-8") == PAPERS[name](), "run scripts/docs"
+
+
+def test_a_plot_shows_what_the_files_of_results_give():
+    page = (ROOT / "docs" / "papers" / "tcl.md").read_text("utf-8")
+    for plot in plots.every():
+        assert plot.mark in plot.path.read_text("utf-8"), "run scripts/docs"
+        assert plot.shown() in page
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,8 @@ def age(runs: Any) -> str:
     commits = Counter(run["commit"] for run in known)
     listed = ", ".join(f"{commit} ({count})" for commit, count in commits.most_common())
     told = f"Runs by commit: {listed}."
-    dated = [run for run in known if run.get("code")]
+    # an average is as old as its parts, which are runs of their own
+    dated = [run for run in known if run.get("code") and not run.get("together")]
     older = [run for run in dated if run["code"] != code_of(run["recipe"])]
     if older:
         names = sorted({run["recipe"] for run in older})

@@ -6,7 +6,7 @@ differences, and ours with the spread of its seeds.
 """
 
 from avow.assembly.recipe import Recipe
-from benchmarks.pages import acmnet, decl, figures, tcl_figures, uncertainty, videos
+from benchmarks.pages import acmnet, decl, figures, plots, tcl_figures, uncertainty, videos
 from benchmarks.pages.figures import Document, number, several
 from benchmarks.pages.verdicts import (
     SETTING,
@@ -191,12 +191,15 @@ def tcl() -> str:
         "## Fig. 4: agreement steps, temperature and evidence",
         "rSum of both views averaged (seeds), VSE∞; few and equal epochs.",
         tcl_figures.sweeps(),
+        plots.steps().shown(),
+        plots.temperatures().shown(),
         claims_table(tcl_figures.sweep_claims()),
         "## Fig. 5: u against corruption",
         "Mean u of the view that learnt the direction, words and regions hidden in the same "
         "share; K candidates of the test split, the match among them.",
         tcl_figures.corruption(),
         *filter(None, [tcl_figures.what_decides()]),
+        *(plots.corruption(query).shown() for query in tcl_figures.ASKED),
         claims_table(list(tcl_figures.corruption_claims())),
         "## Not on this page yet",
         "Tables I and II on COCO.",
@@ -258,6 +261,23 @@ def is_main(where: str, claim: str) -> bool:
     return "Uncertainty" not in where or "R@1:" in claim
 
 
+def gpu_time() -> str:
+    """Of every run in the files of results; runs that shared a GPU share its time."""
+    runs = [
+        run
+        for path in sorted(figures.RESULTS.rglob("*.json"))
+        for document in [figures.load(str(path.relative_to(figures.RESULTS).with_suffix("")))]
+        if "runs" in document and document["machine"]["gpu"] != "none"
+        for run in document["runs"]
+        if "seconds" in run
+    ]
+    hours = sum(run["seconds"] / (run.get("side_by_side") or 1) for run in runs) / 3600
+    return (
+        f"GPU time of the {len(runs)} runs that the results list, papers, noise and COCO "
+        f"together: {number(hours, 1)} hours, where runs side by side share their time."
+    )
+
+
 def summary() -> str:
     listed = everything()
     verdicts = [one.verdict for claims in listed.values() for one in claims]
@@ -276,6 +296,7 @@ def summary() -> str:
         f"paper. {VERDICT} Commands of what was not run are on the pages.",
         f"Of {len(verdicts)} claims on the pages: {counts}. The main ones:",
         figures.table(["where", "claim", "paper", "here", "verdict"], rows),
+        gpu_time(),
         "Wrong pairs in training: [noise](../results/noise.md). All measures of doubt beside "
         "each other: [trust](../results/trust.md).",
     )

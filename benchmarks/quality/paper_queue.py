@@ -106,13 +106,27 @@ def main() -> None:
 
 
 def left(queue: Sequence[Wanted], chosen: argparse.Namespace) -> list[int]:
-    """Numbers of what is not in the results and not finished in the folder of this call."""
-    return [
-        number
-        for number, wanted in enumerate(queue)
+    """Numbers of what is not in the results and not finished in the folder of this call.
+
+    Parts of an average that is left are run again where their weights are not here.
+    """
+    missing = [
+        wanted
+        for wanted in queue
         if chosen.only in wanted.recipe
         and not in_results(wanted)
         and not is_finished(wanted.result(chosen.out))
+    ]
+    parts = {
+        (part.recipe, part.seed)
+        for wanted in missing
+        for part in wanted.parts()
+        if not (chosen.runs / part.folder / "tested").is_file()
+    }
+    return [
+        number
+        for number, wanted in enumerate(queue)
+        if wanted in missing or (wanted.recipe, wanted.seed) in parts
     ]
 
 
