@@ -173,8 +173,8 @@ class Retriever:
         """The answers to some texts, read in batches; asked: more arguments of `search`.
 
         >>> found = avow.open("my-index").search_many(["a cat", "a rocket"], k=1)
-        >>> [result.hits[0].path.rpartition("/")[2] for result in found]
-        ['chelsea.png', 'rocket.jpg']
+        >>> found[1].hits[0].path.endswith("rocket.jpg")
+        True
         """
         reading = copy(self)
         reading._encoder = read_ahead(self.encoder, texts, asked)
