@@ -170,12 +170,7 @@ class Retriever:
         return _timed(self._answer(request), encode=encoded)
 
     def search_many(self, texts: Sequence[str], **asked: Any) -> list[SearchResult]:
-        """The answers to some texts, read in batches; asked: more arguments of `search`.
-
-        >>> found = avow.open("my-index").search_many(["a cat", "a rocket"], k=1)
-        >>> found[1].hits[0].path.endswith("rocket.jpg")
-        True
-        """
+        """The answers to some texts, read in batches; asked: more arguments of `search`."""
         reading = copy(self)
         reading._encoder = read_ahead(self.encoder, texts, asked)
         return [reading.search(text, **asked) for text in texts]
