@@ -149,7 +149,7 @@ def test_audit_by_the_shipped_model(home):
     done = run(CALL, *AUDIT, "--json", home=home)
     about = json.loads(done.stdout.splitlines()[-1])
     assert about["pairs"] == 54 and about["judged_by"].endswith("comes with Avow")
-    kept = home / "audits" / "mine-train"
+    kept = home / "audits" / "mine"
     assert "is intact" in run(CALL, "check", str(kept), home=home).stdout
 
 

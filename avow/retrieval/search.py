@@ -174,12 +174,7 @@ class Retriever:
         return replace(result, written=written_hits(self.library, request, text))
 
     def search_many(self, texts: Sequence[str], **asked: Any) -> list[SearchResult]:
-        """The answers to some texts, read in batches; asked: more arguments of `search`.
-
-        >>> found = avow.open("my-index").search_many(["a cat", "a rocket"], k=1)
-        >>> [result.hits[0].path.rpartition("/")[2] for result in found]
-        ['chelsea.png', 'rocket.jpg']
-        """
+        """The answers to some texts, read in batches; asked: more arguments of `search`."""
         reading = copy(self)
         reading._encoder = read_ahead(self.encoder, texts, asked)
         return [reading.search(text, **asked) for text in texts]
