@@ -111,7 +111,7 @@ def test_a_picture_is_looked_at_in_full(visit, address):
         page.wait_for_function(
             "told => document.querySelector('#why-name').innerText != told", arg=before
         )
-    swiped(page, 200, 20)
+    swiped(page, 20, 200)
     page.wait_for_function(
         "told => document.querySelector('#why-name').innerText == told", arg=before
     )
@@ -174,7 +174,6 @@ def test_controls_write_the_filter_and_read_it(visit, address):
     page = ready(seen, ".verdict")
     assert page.locator("#more").get_attribute("open") is not None
     page.fill("#from", "2020-02-03")
-    page.dispatch_event("#from", "change")
     wanted = "(name~r or name~c) and taken>=2020-02-03"
     page.wait_for_function(
         "text => document.querySelector('#where').value === text", arg=wanted

@@ -8,6 +8,7 @@ import importlib.util
 import re
 from collections.abc import Callable
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -39,7 +40,7 @@ def open_reader() -> ReadText:
         picture = upright_rgb(photograph)
         picture.thumbnail((LARGEST_EDGE, LARGEST_EDGE))
         with one_at_a_time:
-            found = engine(np.ascontiguousarray(np.asarray(picture)[..., ::-1]))
+            found: Any = engine(np.ascontiguousarray(np.asarray(picture)[..., ::-1]))
         lines = zip(found.txts or (), found.scores or (), strict=True)
         sure = [line.strip() for line, score in lines if float(score) >= SURE]
         return "\n".join(filter(None, sure))[:LONGEST]

@@ -109,7 +109,7 @@ export async function follow(ended = null) {
   if (running) {
     find("index-line").textContent = `Indexing ${job.done} of ${job.total || "…"}`;
     following = setTimeout(() => follow(job.id), EVERY);
-    // what is in already can be searched: the page shows it while the rest is read
+    // what is in already can be searched
     if (job.done !== seen) document.dispatchEvent(new CustomEvent("indexed", { detail: job.id }));
     seen = job.done;
   } else if (ended !== null && job?.id === ended) {

@@ -34,7 +34,7 @@ function go(next, { replace = false } = {}) {
 
 async function arrive() {
   const next = read();
-  // only the drawer opened or closed: what is shown stays, and with it the focus
+  // only the drawer opened or closed: what is shown stays
   const settled = ["told", "home"].includes(document.body.dataset.state);
   const same = settled && write(next) === answered;
   query = next;
@@ -178,7 +178,7 @@ function lost() {
 function failed(error) {
   setState("failed");
   fill(find("verdict"));
-  const again = { name: "Ask again", run: () => answer() };
+  const again = { name: "Ask again", run: answer };
   if (error instanceof Offline) {
     online(false);
     fill(find("shown"), state("offline", "The server does not answer", [

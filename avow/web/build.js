@@ -8,9 +8,11 @@ export function make(tag, given = {}, ...inside) {
     else if (key === "class") element.className = value;
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...inside.flat(Infinity).filter((one) => one !== null && one !== undefined));
+  element.append(...there(inside));
   return element;
 }
+
+const there = (inside) => inside.flat(Infinity).filter((one) => one !== null && one !== undefined);
 
 export const button = (kind, run, ...inside) => make("button", { type: "button", class: kind, onclick: run }, ...inside);
 
@@ -29,17 +31,16 @@ export const note = (sentence) => make("p", { class: "note" }, sentence);
 // The shapes stand in the markup; each use is a copy.
 export function icon(name) {
   const svg = find("shapes").cloneNode();
-  svg.removeAttribute("id");
-  svg.removeAttribute("hidden");
   svg.append(find(`shape-${name}`).cloneNode());
-  svg.firstChild.removeAttribute("id");
+  for (const one of [svg, svg.firstChild]) one.removeAttribute("id");
+  svg.removeAttribute("hidden");
   return svg;
 }
 
 export const find = (id) => document.getElementById(id);
 
 export function fill(place, ...inside) {
-  place.replaceChildren(...inside.flat(Infinity).filter((one) => one !== null && one !== undefined));
+  place.replaceChildren(...there(inside));
 }
 
 // A meter from 0 to 1; its width is set from code because styles in markup are not allowed.

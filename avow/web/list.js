@@ -17,6 +17,7 @@ export function endless({ total, load, known = [], label, ...how }) {
   const asked = new Map(); // pages that were asked for
   const cards = new Map(); // what is in the document, by place
   let row = 200; // height of a row with the gap below it
+  let measured = 0; // the width at which it was measured
   let stop = 0; // the place that the Tab key stops at
 
   const page = (number) => {
@@ -27,6 +28,7 @@ export function endless({ total, load, known = [], label, ...how }) {
           items[from + at] = item;
           if (cards.has(from + at)) put(from + at);
         });
+        if (list.isConnected) draw();
       }, () => asked.delete(number)));
     }
     return asked.get(number);
@@ -50,14 +52,24 @@ export function endless({ total, load, known = [], label, ...how }) {
     const made = items[place]
       ? card(items[place], place === stop, how)
       : make("li", { class: "card wait" }, make("div", { class: "look" }));
-    Object.assign(made.dataset, { place });
-    made.setAttribute("aria-posinset", place + 1);
-    made.setAttribute("aria-setsize", total);
+    made.dataset.place = place;
+    Object.assign(made, { ariaPosInSet: place + 1, ariaSetSize: total });
     if (!items[place]) page(Math.floor(place / AT_ONCE));
     if (cards.has(place)) cards.get(place).replaceWith(made);
     else list.insertBefore(made, [...list.children].find((one) => +one.dataset.place > place) ?? null);
     cards.set(place, made);
   };
+
+  // rows are as high as the first card that came, so that what is not there takes its place
+  function measure() {
+    const one = list.querySelector(".card:not(.wait)");
+    if (!one || list.clientWidth === measured) return;
+    list.style.gridAutoRows = "";
+    const high = one.offsetHeight;
+    measured = list.clientWidth;
+    row = high + parseFloat(getComputedStyle(list).rowGap);
+    list.style.gridAutoRows = `${high}px`;
+  }
 
   function draw() {
     const focused = list.contains(document.activeElement);
@@ -65,7 +77,7 @@ export function endless({ total, load, known = [], label, ...how }) {
     if (total > FEW) {
       wide = getComputedStyle(list).gridTemplateColumns.split(" ").length;
       rows = Math.ceil(total / wide);
-      if (cards.size) row = cards.values().next().value.offsetHeight + parseFloat(getComputedStyle(list).rowGap);
+      measure();
       const top = list.getBoundingClientRect().top;
       first = Math.min(Math.max(Math.floor(-top / row) - AROUND, 0), rows - 1);
       last = Math.min(Math.max(Math.ceil((innerHeight - top) / row) + AROUND, first + 1), rows);

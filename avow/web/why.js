@@ -123,10 +123,8 @@ async function explain(hit, { text }, place, current) {
   fill(place, make("h3", {}, title), list(told, heat), note(told.note ?? (still ? READING : WORDS)));
 }
 
-const WORDS = "The longer the line under a word, the more the match of the key frame rests on it; "
-  + "a red one speaks against it.";
-const READING = "The longer the line under a word, the more the match rests on it; a red one "
-  + "speaks against it. Warm places of the picture carry the match; press a word for its own.";
+const WORDS = "The longer the line under a word, the more the match rests on it; a red one speaks against it.";
+const READING = `${WORDS} Warm places of the picture carry the match; press a word for its own.`;
 
 function overlay(hit, text) {
   const address = (words) => `api/items/${hit.id}/explain/heat?${parameters({ text: words })}`;
