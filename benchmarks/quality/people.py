@@ -1,7 +1,7 @@
 """Would people agree with the trust of the default model?
 
     python -m benchmarks.quality.people [--cache DIR] [--before trust-text.json] \
-        [--earlier people.json]
+        [--earlier people.json] [--only-experts]
 
 Three galleries: Flickr8k test, as many of COCO's test photographs, and both together. Asked:
 captions whose photograph is there, 100 nouns that five pictures or more show, in four forms,
@@ -11,10 +11,11 @@ and names that no caption has. Printed, with the policy of `--before` beside it 
     absent      names refused where 2, 5 and 10 % of the present nouns are, by this policy and
                 by the best cut on a single score
     experts     P of the hits shown beside what experts said of them, on the half of the
-                judged images that nothing was fitted on
+                judged images that nothing was fitted on; of each bin with a 95 % interval
     risk        200 random halves: how often the answers of one break a promise of the other
 
-Nothing here is fitted but the promises of the last row.
+Nothing here is fitted but the promises of the last row. `--only-experts` measures what experts
+said of the shipped policy's hits, and keeps all other figures.
 """
 
 import argparse
@@ -44,7 +45,7 @@ from avow.trust.policy import Judgements, Policy
 from avow.trust.risk_control import promise
 from avow.trust.top_k import TopKSummary, describe, summarise
 from benchmarks._lab import Lab
-from benchmarks._report import keep
+from benchmarks._report import keep, read
 
 NOUNS, SPLITS, RISKS = 100, 200, (0.1, 0.2)
 SHARES = (0.02, 0.05, 0.1)
@@ -81,6 +82,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=avow_home() / "benchmarks" / "people")
     parser.add_argument("--before", type=Path, help="a policy to show beside the shipped one")
     parser.add_argument("--earlier", type=Path, help="this benchmark's file of another model")
+    parser.add_argument("--only-experts", action="store_true")
     parser.add_argument("--photographs", type=int, default=1000)
     parser.add_argument("--captions", type=int, default=1500)
     chosen = parser.parse_args()
@@ -88,6 +90,13 @@ def main() -> None:
     policies = {"now": Policy.load(lab.encoder.home / "trust-text.json")}
     if chosen.before:
         policies["before"] = Policy.load(chosen.before)
+    if chosen.only_experts:
+        split = first("flickr8k", chosen.photographs)
+        images = lab.photographs("flickr8k", list(split.files or ()))
+        kept = {key: value for key, value in read("people").items() if key != "machine"}
+        kept["experts"]["now"] = judged_by_experts(lab, split, images, policies["now"])
+        print(f"experts: {kept['experts']['now']}\n-> {keep('people', kept)}")
+        return
     splits = {name: first(name, chosen.photographs) for name in ("flickr8k", "coco")}
     items = {
         name: lab.photographs(name, list(split.files or ())) for name, split in splits.items()
@@ -287,14 +296,27 @@ def judged_by_experts(
             "judged": float(np.average(yes, weights=heavy)),
             "auroc": float(weighted_auroc(p, yes, heavy[None])[0]),
             "bins": [
-                [int(some.sum()), float(np.average(p[some], weights=heavy[some])),
-                 float(np.average(yes[some], weights=heavy[some]))]
+                expert_bin(p[some], yes[some], heavy[some])
                 for low, high in itertools.pairwise(BINS)
                 for some in [(p >= low) & (p < high)]
                 if some.any()
             ],
-        }  # fmt: skip
+        }
     return rows
+
+
+def expert_bin(stated: np.ndarray, fits: np.ndarray, weight: np.ndarray) -> list[float]:
+    """How many hits, mean stated, share that fits, and the ends of its 95 % interval.
+
+    Wilson's interval for as many hits as their weights are worth; it has a width where all fit.
+    """
+    share = float(np.average(fits, weights=weight))
+    count, z = float(weight.sum() ** 2 / np.square(weight).sum()), 1.96
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    spread = np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    half = float(z * spread / (1 + z**2 / count))
+    mean = float(np.average(stated, weights=weight))
+    return [len(fits), mean, share, middle - half, middle + half]
 
 
 if __name__ == "__main__":
