@@ -83,17 +83,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cache", type=Path, default=avow_home() / "benchmarks" / "people")
     parser.add_argument("--photographs", type=int, default=1000)
-    chosen = parser.parse_args()
-    lab = Lab(chosen.cache)
-    policy = Policy.load(lab.encoder.home / "trust-text.json")
-    rows = []
-    for name in ("flickr8k", "coco"):
-        names = Names(lab, name, chosen.photographs)
-        rows += [{"dataset": name, **measured(names, policy, size)} for size in SIZES]
+    rows = all_sizes(**vars(parser.parse_args()))
     for row in rows:
         for kind in KINDS:
             print(f"{row['dataset']:<9} {row['size']:>3} {kind:<7} {sentence(row[kind])}")
     print(f"-> {keep('small_galleries', {'seed': SEED, 'rows': rows})}")
+
+
+def all_sizes(cache: Path, photographs: int) -> list[dict[str, Any]]:
+    """Both datasets in galleries of every size."""
+    lab = Lab(cache)
+    policy = Policy.load(lab.encoder.home / "trust-text.json")
+    rows = []
+    for dataset in ("flickr8k", "coco"):
+        names = Names(lab, dataset, photographs)
+        rows += [{"dataset": dataset, **measured(names, policy, size)} for size in SIZES]
+    return rows
 
 
 def measured(names: Names, policy: Policy, size: int) -> dict[str, Any]:
