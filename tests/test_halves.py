@@ -1,7 +1,7 @@
 """The search half runs without torch: every command of it, where importing torch fails.
 
-Each command runs in a process of its own whose first import hook refuses torch, transformers
-and accelerate, as in an environment with base dependencies only.
+Each command runs in a process of its own, and the first import hook of all of them refuses
+torch, transformers and accelerate, as in an environment with base dependencies only.
 """
 
 import csv
@@ -10,7 +10,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 from PIL import Image, ImageDraw
@@ -30,6 +33,34 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 """
 CALL = "from avow.cli import main; main()"
+FORKS = f"""{WITHOUT_TORCH}
+import json, os, traceback
+import numpy, onnxruntime, PIL.Image, avow.cli, avow.retrieval.search, avow.retrieval.indexing
+
+def ended(code):
+    try:
+        exec(code, {{"__name__": "__main__", "sys": sys}})
+    except SystemExit as stop:
+        return stop.code or 0
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+for line in sys.stdin:
+    code, words, out, err = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        for number, path in ((1, out), (2, err)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        sys.argv[1:] = words
+        os._exit(ended(code))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Runs code, each in a process of its own; what nearly all of it needs is imported once."""
 THINGS = ("circle", "ring")
 COLOURS = ("red", "green", "blue", "yellow", "black", "white", "purple", "orange", "pink")
 
@@ -44,24 +75,42 @@ def picture(thing: str, colour: str) -> Image.Image:
     return image
 
 
-def run(code: str, *words: str, home: Path, check: bool = True) -> subprocess.CompletedProcess:
-    """Python without torch."""
-    environment = {**os.environ, "AVOW_HOME": str(home / "home"), "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = str(ROOT)
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH + code, *words],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=home,
-        timeout=1800,  # seconds: it only ends a test that would hang
-    )
+def about(home: Path) -> dict[str, Any]:
+    """How a process of `home` is started."""
+    own = {"AVOW_HOME": str(home / "home"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return {"text": True, "env": os.environ | own, "cwd": home}
+
+
+def run(
+    code: str, *words: str, home: Path, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Python without torch, forked from one that has imported other things."""
+    asks, tells = forks(home)
+    out, err = home / "out.txt", home / "err.txt"
+    asks.write(json.dumps([code, words, str(out), str(err)]) + "\n")
+    asks.flush()
+    ended = int(tells.readline())
+    done = subprocess.CompletedProcess(words, ended, out.read_text(), err.read_text())
     assert not check or done.returncode == 0, done.stderr
     return done
 
 
+@cache
+def forks(home: Path) -> tuple[IO[str], IO[str]]:
+    """What is asked of a process that forks others, and what it says; it ends with this one."""
+    command = [sys.executable, "-c", FORKS]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    started = subprocess.Popen(command, **pipes, **about(home))
+    assert started.stdin and started.stdout
+    _STARTED.append(started)
+    return started.stdin, started.stdout
+
+
+_STARTED: list[subprocess.Popen[str]] = []
+
+
 @pytest.fixture(scope="module")
-def home(tmp_path_factory) -> Path:
+def home(tmp_path_factory) -> Iterator[Path]:
     """18 pictures, three captions of each, and an index that was made without torch."""
     home = tmp_path_factory.mktemp("halves")
     (home / "pictures").mkdir()
@@ -87,7 +136,9 @@ def home(tmp_path_factory) -> Path:
         writer.writerows(queries)
     done = run(CALL, "index", "pictures", "--index", "index", "--json", home=home)
     assert json.loads(done.stdout)["new"] == 18
-    return home
+    yield home
+    while _STARTED:
+        _STARTED.pop().communicate()  # the end of what it is asked is its own
 
 
 def test_search_by_words_and_by_a_picture(home):
@@ -109,7 +160,9 @@ def test_one_search_imports_only_what_it_needs(home):
     listed = (
         f"import atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {CALL}"
     )
-    done = run(listed, "search", "a red circle", "--index", "index", home=home, check=False)
+    words = ["search", "a red circle", "--index", "index"]
+    alone = [sys.executable, "-c", WITHOUT_TORCH + listed, *words]
+    done = subprocess.run(alone, capture_output=True, **about(home))
     imported = {name.partition(".")[0] for name in done.stderr.split()}
     assert {"numpy", "onnxruntime", "avow"} <= imported
     heavy = {"scipy", "sklearn", "jaxtyping", "asyncio", "unittest", "fastapi", "uvicorn"}

@@ -26,7 +26,7 @@ from avow.trust.policy import Policy
 from benchmarks.quality import hostile
 
 ROOT = Path(__file__).parent.parent
-COUNT = 100 if os.environ.get("AVOW_LONG_TESTS") else 15
+COUNT = 100 if os.environ.get("AVOW_LONG_TESTS") else 30
 
 
 @pytest.mark.filterwarnings("ignore")  # a damaged picture or a torn file may warn as it likes

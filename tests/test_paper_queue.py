@@ -2,7 +2,9 @@
 
 import argparse
 import json
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,13 +76,21 @@ def queue(tmp_path) -> Path:
 
 @pytest.fixture
 def work(queue, monkeypatch, capsys) -> Iterator[Callable[..., str]]:
-    """Call the command in this process; the runs that it starts have processes of their own."""
+    """Call the command in this process; the runs that it starts have processes of their own.
+
+    forked: in one whose runs find imported what they need, unless this is the long form.
+    """
     ended = signal.getsignal(signal.SIGTERM)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
-    def call(*words: str) -> str:
+    def call(*words: str, forked: bool = False) -> str:
         places = ["--runs", str(queue.parent / "runs"), "--out", str(queue.parent / "out")]
         given = ["--queue", str(queue), "--device", "cpu", *places, *words]
+        if forked and not os.environ.get("AVOW_LONG_TESTS"):
+            command = [sys.executable, str(ROOT / "tests" / "forked_queue.py"), *given]
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
         monkeypatch.setattr(sys, "argv", ["paper_queue", *given])
         module.main()
         return capsys.readouterr().out
@@ -93,7 +103,7 @@ def work(queue, monkeypatch, capsys) -> Iterator[Callable[..., str]]:
 def test_a_queue_is_worked_through_once_and_merged(work, queue, monkeypatch, tmp_path):
     told = work("--until", "0", "--jobs", "2")
     assert "4 of 4 runs are left" in told and not list((tmp_path / "out").iterdir())
-    told = work("--jobs", "2")
+    told = work("--jobs", "2", forked=True)
     assert "FAILED" in told and "tau" in told and "1 runs are left" in told
     assert told.index("both-seed0: rSum") > told.index("lr=0.02-seed0: rSum")
     assert "1 of 4 runs are left" in work("--until", "0")

@@ -216,6 +216,7 @@ def test_any_sizes_and_names_will_do(resized, run):
     assert counts == (8, 8, 0, 0)
 
 
+@pytest.mark.long  # all but its first lines runs in this process above
 def test_the_script_ends_as_promised(resized):
     done = subprocess.run(
         [sys.executable, "benchmarks/parity.py", str(resized)],
