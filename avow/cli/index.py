@@ -84,9 +84,7 @@ def index(
 
     A video becomes moments of a few seconds. The index remembers --fps; another one than before
     reads all videos again. Animated GIF and WebP files count as pictures: their first frame.
-
-    --ocr keeps the text that is written in pictures; pictures that were indexed without it are
-    read once more, and later runs need the option again for new ones.
+    --ocr reads pictures that were indexed without it once more, and new ones where it is given.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
@@ -104,6 +102,8 @@ def index(
         from avow.cli._progress import bar
         from avow.retrieval.indexing import index_folders
 
+        how = {"half": half, "batch": batch, "workers": workers, "fps": fps, "ocr": ocr}
+        how["allow_code"] = allow_code
         with bar(hidden=as_json) as progress:
             report = index_folders(
                 folders,
@@ -113,13 +113,8 @@ def index(
                 dedupe=dedupe,
                 prune=prune,
                 engine=engine or None,
-                half=half,
-                batch=batch,
-                workers=workers,
-                fps=fps,
-                ocr=ocr,
                 progress=progress,
-                allow_code=allow_code,
+                **how,
             )
     enough = report.new or report.changed or report.unchanged >= _FEWEST
     if model != "default" and not report.stopped and enough:

@@ -76,17 +76,12 @@ def survey(
     generation: int,
     read_text: bool = False,
 ) -> Survey:
-    """Compare `folders` with the catalogue, for one generation of one model's rows.
-
-    read_text: pictures in which nobody looked for text are read again.
-    """
+    """Compare `folders` with the catalogue, for one generation of one model's rows."""
     walked = walk(folders, leave_out=index)
     changes = Survey(walked)
     indexed = {row[0]: row[1:] for row in link.execute(_INDEXED)}
     refused = {row[0]: row[1:] for row in link.execute(_REFUSED)}
-    lacking = {row[0] for row in link.execute(_LACKING, [model, generation])}
-    if read_text:
-        lacking |= {row[0] for row in link.execute(_UNREAD)}
+    lacking = _lacking(link, model, generation, read_text)
     for path, stat in walked.files.items():
         about = (stat.size, stat.mtime_ns, stat.inode)
         if path in indexed:
@@ -139,7 +134,15 @@ _LACKING = """
 SELECT DISTINCT file FROM items WHERE gone = 0 AND NOT EXISTS (
   SELECT 1 FROM stored WHERE model = ? AND generation = ? AND item = items.id)
 """
-_UNREAD = "SELECT file FROM items WHERE gone = 0 AND kind = 'image' AND text IS NULL"
+_UNREAD = " UNION SELECT file FROM items WHERE gone = 0 AND kind = 'image' AND text IS NULL"
+
+
+def _lacking(
+    link: sqlite3.Connection, model: str, generation: int, read_text: bool
+) -> set[int]:
+    """Files of which something is not there yet: a vector, or the text that was asked for."""
+    question = _LACKING + (_UNREAD if read_text else "")
+    return {row[0] for row in link.execute(question, [model, generation])}
 
 
 def skipped_files(link: sqlite3.Connection) -> list[tuple[str, str]]:
