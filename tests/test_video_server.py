@@ -4,6 +4,7 @@ import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import serving
@@ -190,7 +191,7 @@ def test_a_moment_is_explained_and_ticked(client: TestClient):
 # --- a clip as a question --------------------------------------------------------------------
 
 
-def ask_with(client: TestClient, path: Path, **more) -> dict:
+def ask_with(client: TestClient, path: Path, **more) -> Any:
     with path.open("rb") as file:
         return client.post("/api/search", files={"image": (path.name, file)}, data=more)
 

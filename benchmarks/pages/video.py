@@ -65,6 +65,7 @@ def render() -> str:
             "python -m benchmarks.quality.video_trust",
             "python -m benchmarks.quality.video_real --clips DIR",
             "python -m benchmarks.quality.video_cases",
+            "python -m benchmarks.quality.index_kills --videos 40",
             "python -m benchmarks.speed.video_decoding",
         ),
         figures.source(MOMENTS, *moments.names(), DECODING),

@@ -177,7 +177,8 @@ class Joined:
 
 def joined_moments(retriever: Retriever, known: Known, queries: Queries) -> list[Joined]:
     """Moments of several segments among the first ten answers, with what was said of each."""
-    found, said = list[Joined](), dict[tuple, tuple]()
+    found = list[Joined]()
+    said: dict[tuple, tuple[int, np.ndarray, float, float]] = {}
     plain = joining._answer
 
     def noted(group: list[Hit], rho: float, anything: float) -> Hit:
@@ -192,10 +193,10 @@ def joined_moments(retriever: Retriever, known: Known, queries: Queries) -> list
             said.clear()
             result = retriever.search(text, where="kind=video")
             for hit in result.hits or result.near_misses:
-                many, *about = said[hit.path, hit.start, hit.end]
+                many, stated, rho, anything = said[hit.path, hit.start, hit.end]
                 if many > 1:
                     fits = bool(queries.fits[number, known.photographs(hit)].any())
-                    found.append(Joined(*about, fits))
+                    found.append(Joined(stated, rho, anything, fits))
     finally:
         joining._answer = plain
     return found

@@ -43,7 +43,7 @@ class Frames:
 
     def __init__(self, lab: Lab, paths: Sequence[Path]):
         self.lab = lab
-        self.logs, vectors = [], list[np.ndarray]()
+        self.logs, vectors = list[tuple[np.ndarray, np.ndarray]](), list[np.ndarray]()
         for path in paths:
             kept = lab.cache / f"{path.stem}-{path.stat().st_size}.npz"
             if not kept.exists():
@@ -63,11 +63,13 @@ class Frames:
 
     def window(self, text: str, length: float) -> Moment:
         video, _, best = self.best(text)
-        return Moment(video, window(*self.logs[video], best, length))
+        times, ends = self.logs[video]
+        return Moment(video, window(times, ends, best, length))
 
     def grown(self, text: str, share: float) -> Moment:
         video, scores, best = self.best(text)
-        return Moment(video, grown(*self.logs[video], scores, best, share))
+        times, ends = self.logs[video]
+        return Moment(video, grown(times, ends, scores, best, share))
 
 
 def moment_of(hit: Hit) -> Moment:
