@@ -136,6 +136,7 @@ def test_a_run_that_is_cut_off_reads_the_other_videos_again_next_time(place: Pat
     stopped = ColourEncoder()
     report = run(place, stopped, fps=2.0, stop=lambda: stopped.photographs > 0)
     assert report.stopped and report.frame_rate
+    assert inspect_index(place.parent / "index") == [] and len(moments(place)) == 2
     rest = ColourEncoder()
     run(place, rest)
     assert stopped.photographs + rest.photographs >= 26 + 8
