@@ -89,7 +89,9 @@ def run(
     out, err = home / "out.txt", home / "err.txt"
     asks.write(json.dumps([code, words, str(out), str(err)]) + "\n")
     asks.flush()
-    ended = int(tells.readline())
+    told = tells.readline()
+    assert told, "the process that forks others has ended; what it said is above"
+    ended = int(told)
     done = subprocess.CompletedProcess(words, ended, out.read_text(), err.read_text())
     assert not check or done.returncode == 0, done.stderr
     return done
