@@ -38,7 +38,7 @@ async def conversation(client) -> dict:
     told["similar"] = await client.call_tool("similar", {"item_id": hit["id"], "k": 2})
     told["why"] = await client.call_tool("why", {"item_id": hit["id"], "text": "a cat"})
     told["lost"] = await client.call_tool("show", {"item_id": 9999})
-    told["misspelt"] = await client.call_tool("search", {"text": "a cat", "where": "year>"})
+    told["misspelt"] = await client.call_tool("search", {"text": "a cat", "where": "size>"})
     return told
 
 

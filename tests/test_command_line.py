@@ -113,7 +113,7 @@ def test_nothing_found_gives_no_rows_and_says_why_on_stderr(command, unjudged, l
         ("search", " "),
         ("search", "dog", "-k", "0"),
         ("search", "dog", "--risk", "7"),
-        ("search", "dog", "--where", "year>"),
+        ("search", "dog", "--where", "size>"),
         ("search", "dog", "--format", "yaml"),
         ("search", "dog", "--json", "-0"),
         ("search", "dog", "--nonsense"),

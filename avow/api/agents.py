@@ -37,7 +37,7 @@ _RANKED = 50  # answers among which `why` looks for the item
 Text = Annotated[str, Field(max_length=LETTERS, description="What to look for, in English.")]
 Without = Annotated[str, Field(max_length=LETTERS, description="What to leave out.")]
 Chosen = Annotated[
-    str, Field(max_length=LETTERS, description="A filter such as 'year>=2024 and tag=dog'.")
+    str, Field(max_length=LETTERS, description="A filter such as 'width>=2000 and tag=dog'.")
 ]
 Many = Annotated[int, Field(ge=1, le=ANSWERS, description="How many answers.")]
 Risk = Annotated[
