@@ -193,8 +193,8 @@ def test_explain_shows_words_and_writes_a_picture(command, place, tmp_path):
     assert code == 0
     lines = shown.splitlines()
     assert lines[0].startswith("similarity ")
-    assert [line.split()[0] for line in lines[2:5]] == ["a", "red", "dog"]
-    assert "of 2, column" in lines[5] and lines[-1] == f"heat map: {out}"
+    assert [line.split()[0] for line in lines[2:4]] == ["red", "dog"]  # "a" has no weight
+    assert "of 2, column" in lines[4] and lines[-1] == f"heat map: {out}"
     with Image.open(out) as heat:
         assert heat.size == (64, 64)
 
