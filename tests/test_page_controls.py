@@ -204,7 +204,7 @@ def test_controls_write_the_filter_and_read_it(visit, address):
     assert stated and all(int(re.sub(r"\D", "", one)) >= 50 for one in stated)
     assert page.locator("#further button").count() == 0
     page.select_option("#least", "")
-    page.wait_for_function("document.querySelector('#where').value === 'kind=picture'")
+    page.wait_for_function("() => document.querySelector('#where').value === 'kind=picture'")
     assert page.evaluate(SMALL) == []
     calm(seen, address)
 

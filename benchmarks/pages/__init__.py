@@ -10,6 +10,7 @@ from collections.abc import Callable
 from benchmarks.pages import (
     audit,
     consistency,
+    explain,
     noise,
     papers,
     people,
@@ -30,6 +31,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "trust": trust.render,
     "people": people.render,
     "understanding": understanding.render,
+    "explain": explain.render,
     "ticks": ticks.render,
     "transfer": transfer.render,
     "refusal": refusal.render,
