@@ -155,5 +155,5 @@ class _Tools:
 
 
 def _found(result: SearchResult) -> AgentFound:
-    found = result.verdict not in EMPTY and bool(result.hits)
+    found = (result.verdict not in EMPTY and bool(result.hits)) or bool(result.written)
     return AgentFound.model_validate({**result.to_dict(), "found": found})

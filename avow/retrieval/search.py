@@ -144,15 +144,8 @@ class Retriever:
         leaving = None
         if self._leaves_out(question):
             other = only_text(question.without or "")
-            leaving = Request(
-                query,
-                "text",
-                other.vector(self.encoder),
-                kind,
-                k,
-                where=chosen,
-                asked=other.asked,
-            )
+            about = (query, "text", other.vector(self.encoder), kind, k)
+            leaving = Request(*about, where=chosen, asked=other.asked)
             question = replace(question, without=None)
         vector = question.vector(self.encoder)
         encoded = time.perf_counter() - started
