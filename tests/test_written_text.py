@@ -4,12 +4,13 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 from encoders import ColourEncoder, picture
 
 from avow.core import written_text
 from avow.core.errors import MissingExtra
-from avow.core.written_text import place_in, words_of
+from avow.core.written_text import WrittenTexts, place_in, words_of
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
@@ -92,3 +93,14 @@ def test_a_missing_engine_is_told(monkeypatch, photos):
 )
 def test_words_are_compared_as_people_read_them(wanted, written, place):
     assert place_in(words_of(wanted), written) == place
+
+
+def test_texts_are_found_as_reading_every_one_finds_them():
+    rng = np.random.default_rng(0)
+    words = ["exit", "no", "parking", "Straße", "24", "h"]
+    rows = [(n, " ".join(rng.choice(words, rng.integers(0, 7)))) for n in range(300)]
+    texts = WrittenTexts(rows)
+    for wanted in ("no parking", "24 h", "STRASSE", "exit exit", "taxi", "", "?!"):
+        every = [(place_in(words_of(wanted), text), len(text), n) for n, text in rows]
+        holding = sorted(one for one in every if one[0] is not None)
+        assert texts.find(wanted) == [number for _, _, number in holding]

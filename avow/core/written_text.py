@@ -6,7 +6,7 @@ takes a second or more, so that it is read only where somebody asked for it.
 
 import importlib.util
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Any
 
@@ -64,3 +64,27 @@ def place_in(wanted: list[str], written: str) -> int | None:
     width = len(wanted)
     starts = range(len(there) - width + 1)
     return 0 if any(there[start : start + width] == wanted for start in starts) else 1
+
+
+class WrittenTexts:
+    """Texts of pictures, found by their words without reading every text."""
+
+    def __init__(self, rows: Iterable[tuple[int, str]] = ()):
+        """rows: the number of each picture, and what is written in it."""
+        self._texts = dict(rows)
+        self._by_word: dict[str, set[int]] = {}
+        for number, text in self._texts.items():
+            for word in words_of(text):
+                self._by_word.setdefault(word, set()).add(number)
+
+    def find(self, text: str) -> list[int]:
+        """Pictures with all words of a text: as they stand first, then the shorter texts."""
+        wanted = words_of(text)
+        holders = [self._by_word.get(word, set()) for word in wanted]
+        found = set.intersection(*holders) if holders else set()
+
+        def order(number: int) -> tuple[int, int, int]:
+            written = self._texts[number]
+            return place_in(wanted, written) or 0, len(written), number
+
+        return sorted(found, key=order)

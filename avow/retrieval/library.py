@@ -24,7 +24,7 @@ from avow.core.folder import AllowCode
 from avow.core.places import avow_home
 from avow.core.searching import Encoder, Ids, Nearest, Queries
 from avow.core.shapes import Float32, Int64
-from avow.core.written_text import place_in, words_of
+from avow.core.written_text import WrittenTexts
 from avow.retrieval.store.catalogue import (
     changing,
     check_rows,
@@ -78,7 +78,7 @@ class Library:
         with damage_told(folder):
             self._about = self._space.manifest(sealed=self._sealed)
         self._filters = ItemCheck(folder)
-        self._written: tuple[int | None, list[tuple[int, str]]] = (None, [])
+        self._written: tuple[int | None, WrittenTexts] = (None, WrittenTexts())
         """What is written in pictures, as of a state."""
         self._state: State = None  # type: ignore[assignment]  # until it is read
         self._load()
@@ -174,16 +174,11 @@ class Library:
 
     def written(self, text: str) -> list[int]:
         """Pictures in which the words of a text are written, those as they stand first."""
-        state, wanted = self._state, words_of(text)
+        state = self._state
         with self._lock, damage_told(self.folder):
             if self._written[0] != state.stamp:
-                self._written = state.stamp, self._link.execute(_WRITTEN).fetchall()
-        found = [
-            (place, len(written), number)
-            for number, written in self._written[1]
-            if (place := place_in(wanted, written)) is not None
-        ]
-        return [number for _, _, number in sorted(found)]
+                self._written = state.stamp, WrittenTexts(self._link.execute(_WRITTEN))
+        return self._written[1].find(text)
 
     def segments(self, item_id: int) -> list[int]:
         """The numbers of all segments of the video that an item is of, in order of time."""
