@@ -94,7 +94,7 @@ def test_a_picture_is_looked_at_in_full(visit, address):
     name = page.inner_text("#why-name")
     links = page.locator("#tools a")
     assert links.all_inner_texts() == ["Open original", "Download"]
-    sent = page.request.get(address + links.first.get_attribute("href"))
+    sent = page.request.get(f"{address}/{links.first.get_attribute('href')}")
     assert sent.ok and sent.headers["content-type"] == "image/jpeg"
     with page.expect_download() as saved:
         links.last.click()

@@ -3,7 +3,7 @@
 import * as about from "./about.js";
 import { FRESH, asksSomething, read, shownItem, write } from "./address.js";
 import { Offline, Refused, ask, parameters, search, thumbnail } from "./api.js";
-import { button, fill, find, icon, make, say } from "./build.js";
+import { button, fill, find, icon, make, on, say } from "./build.js";
 import * as filters from "./filters.js";
 import { chooser } from "./folders.js";
 import { forget, grouped, waiting } from "./grid.js";
@@ -15,6 +15,8 @@ import { banner, state, tokenForm } from "./verdict.js";
 import { show as showWhy } from "./why.js";
 import { NOUNS, count, percent } from "./words.js";
 
+const body = document.body.dataset;
+const drawer = find("why");
 const UNLIKELY = 0.1; // answers less likely than this wait under a fold
 const pictures = new Map(); // what was dropped, by the name it has in the address
 let query = { ...FRESH };
@@ -35,13 +37,13 @@ function go(next, { replace = false } = {}) {
 async function arrive() {
   const next = read();
   // only the drawer opened or closed: what is shown stays
-  const settled = ["told", "home"].includes(document.body.dataset.state);
+  const settled = ["told", "home"].includes(body.state);
   const same = settled && write(next) === answered;
   query = next;
   fillForm();
   if (!same) await answer();
   const item = shownItem();
-  if (item === null) find("why").close();
+  if (item === null) drawer.close();
   else open(shown.find((hit) => hit.id === item) ?? further?.known(item) ?? { id: item, path: "" }, false);
 }
 
@@ -52,14 +54,14 @@ async function answer() {
   ticks.clear();
   picked.clear(query.text);
   further = null;
-  fill(find("further"));
+  fill("further");
   answered = write(query);
   if (!asksSomething(query)) return welcome();
-  const picture = query.picture ? pictures.get(query.picture) : null;
+  const picture = dropped();
   if (query.picture && !picture) return lost();
   setState("asking");
-  fill(find("verdict"));
-  fill(find("shown"), waiting(Math.min(query.k, 12)));
+  fill("verdict");
+  fill("shown", waiting(Math.min(query.k, 12)));
   try {
     const result = await search(query, picture, mine.signal);
     if (mine === pending) tell(result, picture);
@@ -75,7 +77,7 @@ function tell(result, picture) {
   question = result.query;
   const [hits, misses] = [grouped(result.hits), grouped(result.near_misses)];
   shown = [...hits, ...misses];
-  fill(find("verdict"), banner(result, change));
+  fill("verdict", banner(result, change));
   const likely = hits.filter((hit) => !(hit.p_relevant < UNLIKELY));
   const rest = likely.length ? hits.filter((hit) => hit.p_relevant < UNLIKELY) : [];
   const first = likely.length ? likely : hits;
@@ -84,7 +86,7 @@ function tell(result, picture) {
   const written = result.written ?? [];
   shown.push(...written);
   fill(
-    find("shown"),
+    "shown",
     first.length ? grid(first, { open, question }) : null,
     written.length ? [section("With these words written in them"), grid(written, { open })] : null,
     rest.length ? folded(`${noun(rest.length)} more, each less than ${percent(UNLIKELY)} likely to fit`, rest) : null,
@@ -103,56 +105,46 @@ function offerMore(had, left, picture) {
       total: left, open, question, label: "Further answers, best first",
       load: async (offset, k) => (await search({ ...query, k, offset: had + offset }, picture)).hits,
     });
-    fill(find("further"), section("Further answers, best first"), further);
+    fill("further", section("Further answers, best first"), further);
     further.focus();
   };
   const words = `Show more: ${count(left, "other", "others")}, best first`;
-  fill(find("further"), button("act more", show, words));
+  fill("further", button("act more", show, words));
 }
 
-// the button goes with the line it stands in, so the focus moves
+// a button goes with the line or verdict it stands in, so the focus moves to what follows
 function searchAgain() {
   answer();
   find("answers").focus();
 }
 
-// a button of the verdict goes with it, so the focus moves to what comes in its place
 function change(part) {
   go({ ...query, ...part });
   find("answers").focus();
 }
 
-function folded(words, misses) {
-  return make(
-    "details",
-    { class: "misses" },
-    make("summary", {}, words),
-    grid(misses, { open, question, label: "Unlikely answers" }),
-  );
-}
+const folded = (words, misses) => make(
+  "details", { class: "misses" }, make("summary", {}, words), grid(misses, { open, question, label: "Unlikely answers" }),
+);
 
 // --- states without answers -----------------------------------------------------------
 
 async function welcome() {
   setState("home");
   document.title = "Avow";
-  fill(find("verdict"));
+  fill("verdict");
   shown = [];
   try {
     const page = (offset, limit) => ask(`api/items?${parameters({ kind: "image", offset, limit })}`);
     const first = await page(0, 100);
     online(true);
-    if (document.body.dataset.state !== "home") return;
-    if (!first.total) return fill(find("shown"), emptyIndex());
+    if (body.state !== "home") return;
+    if (!first.total) return fill("shown", emptyIndex());
     further = endless({
       total: first.total, known: first.items, open, wall: true, label: "Your pictures, newest first",
       load: async (offset, limit) => (await page(offset, limit)).items,
     });
-    fill(
-      find("shown"),
-      section(`Your ${count(first.total, ...NOUNS[kindOf(first.items)])}`),
-      further,
-    );
+    fill("shown", section(`Your ${count(first.total, ...NOUNS[kindOf(first.items)])}`), further);
   } catch (error) {
     failed(error);
   }
@@ -169,28 +161,28 @@ function emptyIndex() {
 
 function lost() {
   setState("failed");
-  fill(find("verdict"));
-  fill(find("shown"), state("picture", "The picture is gone", [
+  fill("verdict");
+  fill("shown", state("picture", "The picture is gone", [
     "The page was loaded anew, and a dropped picture is not kept. Drop it once more.",
   ]));
 }
 
 function failed(error) {
   setState("failed");
-  fill(find("verdict"));
+  fill("verdict");
   const again = { name: "Ask again", run: answer };
   if (error instanceof Offline) {
     online(false);
-    fill(find("shown"), state("offline", "The server does not answer", [
+    fill("shown", state("offline", "The server does not answer", [
       "Is “avow serve” still running? This page asks again by itself.",
     ], again));
-    setTimeout(() => document.body.dataset.state === "failed" && retry(), 4000);
+    setTimeout(() => body.state === "failed" && retry(), 4000);
   } else if (error instanceof Refused && error.status === 401) {
-    fill(find("shown"), tokenForm());
+    fill("shown", tokenForm());
   } else {
     const busy = error.status === 503 || error.status === 504;
     const title = busy ? "Not just now" : "This question cannot be asked";
-    fill(find("shown"), state("mistake", title, [error.message], busy ? again : null));
+    fill("shown", state("mistake", title, [error.message], busy ? again : null));
     if (!(error instanceof Refused)) throw error;
   }
 }
@@ -202,7 +194,7 @@ async function retry() {
 }
 
 function setState(is) {
-  document.body.dataset.state = is;
+  body.state = is;
   find("shown").setAttribute("aria-busy", String(is === "asking"));
 }
 
@@ -222,9 +214,9 @@ function fillForm() {
   filters.read();
   risk.set(query.risk);
   const address = query.like ? thumbnail(query.like, 128) : pictureAddress();
-  const clip = clipName();
+  const clip = isClip(dropped()) ? dropped().name : "";
   find("chosen").hidden = !address && !clip;
-  find("chosen-clip").textContent = clip;
+  find("chosen-clip").textContent = clip; // it may be in a container that the browser cannot play
   find("chosen-picture").hidden = !address;
   if (address) find("chosen-picture").src = address;
   else find("chosen-picture").removeAttribute("src");
@@ -234,15 +226,8 @@ let address = null;
 
 function pictureAddress() {
   if (address) URL.revokeObjectURL(address);
-  const picture = query.picture && pictures.get(query.picture);
-  address = picture && !isClip(picture) ? URL.createObjectURL(picture) : null;
+  address = dropped() && !isClip(dropped()) ? URL.createObjectURL(dropped()) : null;
   return address;
-}
-
-// a clip is shown by its name: it may be in a container that the browser cannot play
-function clipName() {
-  const picture = query.picture && pictures.get(query.picture);
-  return picture && isClip(picture) ? picture.name : "";
 }
 
 function submit(event) {
@@ -258,9 +243,10 @@ function submit(event) {
   else answer();
 }
 
+const dropped = () => pictures.get(query.picture);
 // browsers know no type for some containers, and these have names that say it
-const isClip = (file) => file.type.startsWith("video/") || /\.(mkv|avi|m4v|mov)$/i.test(file.name);
-const canAsk = (file) => Boolean(file) && (file.type.startsWith("image/") || isClip(file));
+const isClip = (file) => /^video\//.test(file?.type) || /\.(mkv|avi|m4v|mov)$/i.test(file?.name);
+const canAsk = (file) => isClip(file) || /^image\//.test(file?.type);
 
 function takePicture(file) {
   if (!canAsk(file)) return say("That is no picture or video. Take a JPEG, a PNG or an MP4.");
@@ -281,7 +267,7 @@ function removePicture() {
 
 function open(hit, push = true) {
   if (push) {
-    const move = find("why").open ? "replaceState" : "pushState";
+    const move = drawer.open ? "replaceState" : "pushState";
     history[move]({ drawer: true }, "", write(query, hit.id));
   }
   const step = async (by) => {
@@ -292,14 +278,14 @@ function open(hit, push = true) {
     if (next) open(next);
   };
   showWhy(hit, {
-    question: document.body.dataset.state === "told" ? question : null,
+    question: body.state === "told" ? question : null,
     text: query.text,
     step,
-    close: () => find("why").close(),
+    close: () => drawer.close(),
     jump: (other) => open({ ...other, p_relevant: undefined }),
     openLike: (one) => go({ ...FRESH, like: one.id, k: query.k, risk: query.risk }),
   });
-  find("why").onkeydown = (event) => {
+  drawer.onkeydown = (event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (by && !event.target.closest(".grid")) step(by);
   };
@@ -324,39 +310,38 @@ async function loadIndex() {
 }
 
 function listen() {
-  find("ask").addEventListener("submit", submit);
+  on("ask", "submit", submit);
   find("choose").append(icon("picture"));
-  find("choose").addEventListener("click", () => find("file").click());
-  find("file").addEventListener("change", (event) => {
+  on("choose", "click", () => find("file").click());
+  on("file", "change", (event) => {
     takePicture(event.target.files[0]);
     event.target.value = "";
   });
-  find("chosen-remove").addEventListener("click", removePicture);
-  find("risk").addEventListener("input", risk.tell);
-  find("risk").addEventListener("change", () => asksSomething(query) && submit());
+  on("chosen-remove", "click", removePicture);
+  on("risk", "input", risk.tell);
   const changed = () => asksSomething(query) && submit();
-  for (const key of ["k", "kind"]) find(key).addEventListener("change", changed);
+  for (const key of ["k", "kind", "risk"]) on(key, "change", changed);
   filters.listen(changed);
-  find("about-open").addEventListener("click", about.open);
-  find("home").addEventListener("click", (event) => {
+  on("about-open", "click", about.open);
+  on("home", "click", (event) => {
     event.preventDefault();
     go({ ...FRESH });
   });
-  find("why").addEventListener("close", closed);
+  on("why", "close", closed);
   for (const panel of ["why", "about"]) {
-    find(panel).addEventListener("click", (event) => {
-      if (event.target === find(panel)) find(panel).close();
+    on(panel, "click", (event) => {
+      if (event.target.id === panel) event.target.close();
     });
   }
-  window.addEventListener("popstate", arrive);
-  window.addEventListener("keydown", (event) => {
+  addEventListener("popstate", arrive);
+  addEventListener("keydown", (event) => {
     const writing = event.target.closest("input:not([type=range]), select, textarea");
     if (event.key !== "/" || writing || document.querySelector("dialog[open]")) return;
     event.preventDefault();
     find("text").focus();
     find("text").select();
   });
-  window.addEventListener("paste", (event) => {
+  addEventListener("paste", (event) => {
     const file = [...(event.clipboardData?.files ?? [])].find(canAsk);
     if (file) takePicture(file);
   });
@@ -366,22 +351,22 @@ function listen() {
     const before = index?.images;
     await loadIndex();
     if (index.images === before) return;
-    if (document.body.dataset.state !== "home") ticks.grown(index.images - before, searchAgain);
-    else if (!before || (!further?.contains(document.activeElement) && scrollY < innerHeight && !find("why").open)) welcome();
+    if (body.state !== "home") ticks.grown(index.images - before, searchAgain);
+    else if (!before || (!further?.contains(document.activeElement) && scrollY < innerHeight && !drawer.open)) welcome();
   });
 }
 
 function listenForDrops() {
   const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
-  window.addEventListener("dragover", (event) => {
+  addEventListener("dragover", (event) => {
     if (!carries(event)) return;
     event.preventDefault();
     find("drop").hidden = false;
   });
-  window.addEventListener("dragleave", (event) => {
+  addEventListener("dragleave", (event) => {
     if (!event.relatedTarget) find("drop").hidden = true;
   });
-  window.addEventListener("drop", (event) => {
+  addEventListener("drop", (event) => {
     find("drop").hidden = true;
     if (!carries(event)) return;
     event.preventDefault();

@@ -26,6 +26,8 @@ export const facts = (pairs) => make("dl", { class: "facts" }, pairs.filter(([, 
   ([key, value]) => [make("dt", {}, key), make("dd", {}, value)],
 ));
 
+export const on = (id, event, run) => find(id).addEventListener(event, run);
+
 export const note = (sentence) => make("p", { class: "note" }, sentence);
 
 // The shapes stand in the markup; each use is a copy.
@@ -39,9 +41,8 @@ export function icon(name) {
 
 export const find = (id) => document.getElementById(id);
 
-export function fill(place, ...inside) {
-  place.replaceChildren(...there(inside));
-}
+// place: an element, or its id.
+export const fill = (place, ...inside) => (find(place) ?? place).replaceChildren(...there(inside));
 
 // A meter from 0 to 1; its width is set from code because styles in markup are not allowed.
 export function meter(share) {
@@ -55,6 +56,6 @@ let clearing = 0;
 export function say(sentence, action = null) {
   clearTimeout(clearing);
   const button = action && make("button", { type: "button", onclick: action.run }, action.name);
-  fill(find("toast"), sentence, button);
-  clearing = setTimeout(() => fill(find("toast")), action ? 8000 : 4000);
+  fill("toast", sentence, button);
+  clearing = setTimeout(() => fill("toast"), action ? 8000 : 4000);
 }

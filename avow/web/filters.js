@@ -1,6 +1,6 @@
 // Filters as controls: each writes its clause of the filter's own language, and reads it back.
 
-import { find } from "./build.js";
+import { find, on } from "./build.js";
 
 const quoted = (text) => `"${text.replace(/[\\"]/g, "\\$&")}"`;
 const plain = (text) => text.replace(/^"(.*)"$/s, "$1").replace(/\\(.)/gs, "$1");
@@ -49,9 +49,9 @@ function write(key) {
 }
 
 export function listen(changed) {
-  find("where").addEventListener("input", read);
+  on("where", "input", read);
   for (const key of Object.keys(CLAUSES)) {
-    find(key).addEventListener("change", () => {
+    on(key, "change", () => {
       write(key);
       changed();
     });

@@ -1,7 +1,7 @@
 // Pictures that were picked: a bar with what can be done with all of them.
 
 import { send } from "./api.js";
-import { button, fill, find, make, press, say } from "./build.js";
+import { button, fill, make, press, say } from "./build.js";
 import { count, name } from "./words.js";
 
 const picked = new Map(); // hits by number
@@ -30,7 +30,7 @@ function tell() {
     input.checked = picked.has(+input.dataset.pick);
   }
   document.body.toggleAttribute("data-picking", picked.size > 0);
-  fill(find("picked"), picked.size ? [
+  fill("picked", picked.size ? [
     make("p", { role: "status" }, count(picked.size, "picture picked", "pictures picked")),
     button("act", zip, "Zip"),
     button("act", table, "CSV"),

@@ -1,13 +1,13 @@
 // What ticks change: told after each of them, in a line below the verdict.
 
 import { send } from "./api.js";
-import { button, fill, find, make } from "./build.js";
+import { button, fill, make } from "./build.js";
 import { count, percent } from "./words.js";
 
 let busy = false;
 let again = false; // another tick came while the server was learning from the last
 
-export const clear = () => fill(find("ticks"));
+export const clear = () => fill("ticks");
 
 export async function learn(search) {
   again = true;
@@ -29,7 +29,7 @@ export async function learn(search) {
 // New pictures came in since the question was answered.
 export function grown(many, search) {
   const words = `${count(many, "picture is", "pictures are")} new since. `;
-  fill(find("ticks"), make("p", { class: "ticks" }, words, button("act", search, "Search again")));
+  fill("ticks", make("p", { class: "ticks" }, words, button("act", search, "Search again")));
 }
 
 function show(told, search) {
@@ -38,7 +38,7 @@ function show(told, search) {
   const effect = told.error_after === null ? "" : `Off by ${off(told.error_before)} on average before, by ${off(told.error_after)} now. `;
   const all = told.ticks + (told.more ?? 0);
   fill(
-    find("ticks"),
+    "ticks",
     make("p", { class: "ticks" }, `${told.says} ${effect}${told.outlook} `, button("act", search, "Search again with it")),
     make("progress", { max: all, value: told.ticks, "aria-label": `${told.ticks} of about ${all} ticks` }),
   );

@@ -181,7 +181,7 @@ async function tellFacts(hit, place, current) {
   if (item.width && item.height) fit(find("heated"), item.width / item.height);
   if (!hit.path) {
     find("why-name").textContent = name(item.path);
-    if (item.kind === "video") fill(find("heated"), player(item));
+    if (item.kind === "video") fill("heated", player(item));
   }
   const pairs = [
     ["File", item.path],

@@ -807,8 +807,8 @@ def test_data_home_that_is_no_folder(tmp_path, monkeypatch):
 def test_layout_that_nobody_recognises(tmp_path):
     assert refusal(lambda: open_dataset(str(tmp_path))) == (
         f"The layout of the dataset at '{tmp_path}' is not recognised. Expected one of: "
-        "activitynet, bigfile, coco, compact, compact_videos, didemo, experts, flickr8k, "
-        "karpathy, msrvtt, msvd, pairs, precomp. Check the path, or say which with `reader`."
+        "activitynet, arrow, bigfile, coco, compact, compact_videos, didemo, experts, "
+        "flickr8k, karpathy, msrvtt, msvd, pairs, precomp. Check the path, or say which with `reader`."
     )
 
 
