@@ -808,7 +808,8 @@ def test_layout_that_nobody_recognises(tmp_path):
     assert refusal(lambda: open_dataset(str(tmp_path))) == (
         f"The layout of the dataset at '{tmp_path}' is not recognised. Expected one of: "
         "activitynet, arrow, bigfile, coco, compact, compact_videos, didemo, experts, "
-        "flickr8k, karpathy, msrvtt, msvd, pairs, precomp. Check the path, or say which with `reader`."
+        "flickr8k, karpathy, msrvtt, msvd, pairs, precomp. Check the path, or say which with "
+        "`reader`."
     )
 
 
