@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import re
+import threading
 import zipfile
 from pathlib import Path
 
@@ -249,6 +250,47 @@ def test_a_first_visit_makes_an_index_and_shows_it_while_it_grows(visit, index, 
         refused = page.request.post(f"{address}/api/jobs", data={"folder": "/etc"})
         assert refused.status == 404 and "cannot be indexed from here" in refused.text()
         calm(seen, address)
+
+
+class Held(ColourEncoder):
+    """Looks at a second batch of pictures only when it is let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.let_go = threading.Event()
+
+    def encode_prepared(self, pixels):
+        if self.photographs:
+            self.let_go.wait()
+        return super().encode_prepared(pixels)
+
+
+def test_indexing_is_stopped_from_the_page_and_keeps_what_is_in(visit, tmp_path):
+    (tmp_path / "pictures").mkdir()
+    for number in range(200):
+        colour = (number, 255 - number, 0)
+        Image.new("RGB", (8, 8), colour).save(tmp_path / "pictures" / f"{number:03}.png")
+    encoder = Held()
+    retriever = Retriever(
+        Library.open(make_empty(tmp_path / "index", encoder), encoder), encoder
+    )
+    with serving.Server(app_of(retriever, roots=[tmp_path / "pictures"])) as address:
+        seen = visit(f"{address}/")
+        page = ready(seen, ".chooser .folders button")
+        page.click(".chooser .folders button")
+        page.click(".chooser >> text=Index this folder")
+        ready(seen, ".job-place progress")
+        page.click(".job-place >> text=Stop")
+        encoder.let_go.set()
+        serving.wait_until(lambda: state_of(page, address, "cancelled"))
+        ready(seen, ".wall .look")
+        assert 0 < page.request.get(f"{address}/api/index").json()["images"] < 200
+        calm(seen, address)
+
+
+def state_of(page, address, wanted) -> bool:
+    """Whether the newest job is in a state."""
+    return page.request.get(f"{address}/api/jobs").json()["jobs"][0]["state"] == wanted
 
 
 def test_pictures_that_look_the_same_are_one_answer(visit, index, tmp_path):

@@ -466,6 +466,9 @@ def test_the_page_tells_what_a_tick_changed(served, visit):
         page.wait_for_selector("#ticks:has-text('Your tick does not agree')")
         line = page.inner_text("#ticks")
         assert "P is now lower by about" in line and "more ticks would make that" in line
+        progress = page.locator("#ticks progress")
+        assert progress.get_attribute("value") == "1"
+        assert progress.get_attribute("aria-label").startswith("1 of about ")
         page.click("#ticks button")
         page.wait_for_function(
             """(old) => { const now = document.querySelector("#shown > .grid .trust b");

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import serving
 from encoders import ColourEncoder, picture
 
+from avow.api import create_app
 from avow.core import written_text
 from avow.core.errors import MissingExtra
 from avow.core.written_text import WrittenTexts, place_in, words_of
@@ -68,6 +70,20 @@ def test_what_is_written_is_found_and_told_apart(read, photos, monkeypatch):
     shutil.copy(photos / "page.png", photos / "copy.png")
     assert run(photos).new == 1  # the same content was read already
     assert len(opened(photos).search("coins").written) == 2
+
+
+@pytest.mark.browser
+def test_the_page_lists_what_is_written_apart_from_what_is_shown(
+    read, photos, monkeypatch, visit
+):
+    monkeypatch.setattr("avow.retrieval.indexing.open_reader", lambda: read)
+    run(photos, ocr=True)
+    with serving.Server(create_app(opened(photos), limits=serving.PATIENT)) as address:
+        page = visit(f"{address}/?q=coins").page
+        page.wait_for_selector("#shown h2:has-text('With these words written in them')")
+        written = page.locator("#shown h2 + .grid")
+        assert written.locator(".card").count() == 1
+        assert "page.png" in written.inner_html()
 
 
 def test_a_missing_engine_is_told(monkeypatch, photos):
