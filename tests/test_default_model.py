@@ -109,10 +109,10 @@ def test_it_knows_a_cat_from_a_cup(encoder):
 @pytest.mark.data
 def test_nothing_that_is_tested_was_learnt():
     """Neither photographs nor captions nor object names of dev and test photographs."""
+    opened = {name: opened_once(name).splits for name in ("flickr8k", "coco")}
     objects = json.loads(dataset_file("coco", "objects.json").read_text())
     entries, prepare = [], script()
-    for name in ("flickr8k", "coco"):
-        splits = opened_once(name).splits
+    for name, splits in opened.items():
         kept_back = {i for part in ("dev", "test") for i in splits[part].image_ids}
         assert kept_back.isdisjoint(splits["train"].image_ids)
         assert kept_back.isdisjoint(objects)
