@@ -311,7 +311,7 @@ def test_pictures_that_look_the_same_are_one_answer(visit, index, tmp_path):
 
 def test_a_list_of_any_length_holds_only_what_is_in_view(visit, tmp_path):
     """Nothing waits for what is not looked at, and the end is a key away."""
-    many = 10_000 if os.environ.get("AVOW_LONG_TESTS") else 600
+    many = 10_000 if os.environ.get("AVOW_LONG_TESTS") else 1200
     (tmp_path / "pictures").mkdir()
     for number in range(many):
         colour = (number % 256, number // 256 % 256, 128)

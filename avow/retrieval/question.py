@@ -27,8 +27,8 @@ Style = Literal["text", "image", "picture", "similar", "mixed"]
 """Texts for pictures, pictures for texts, pictures for pictures, texts for texts, and both."""
 LONGEST = 2000
 """Characters of a text; models read far fewer."""
-MOST = 1000
-"""Answers that may be asked for at once."""
+MOST = 100_000
+"""Answers that may be asked for at once; a page asks for as many as lie before what it shows."""
 _NOTHING = 1e-4  # a sum or difference shorter than this has no direction
 
 
