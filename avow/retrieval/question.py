@@ -28,7 +28,7 @@ Style = Literal["text", "image", "picture", "similar", "mixed"]
 LONGEST = 2000
 """Characters of a text; models read far fewer."""
 MOST = 100_000
-"""Answers that may be asked for at once; a page asks for as many as lie before what it shows."""
+"""Answers that may be asked for at once; a page needs all that lie before what it shows."""
 _NOTHING = 1e-4  # a sum or difference shorter than this has no direction
 
 
