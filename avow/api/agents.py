@@ -19,6 +19,7 @@ from avow.api.limits import ANSWERS, LARGEST_ID, LETTERS, Limits
 from avow.api.pictures import SIZES, Thumbnails, confined
 from avow.api.refusals import Refusal
 from avow.core.errors import AvowError
+from avow.core.verdicts import EMPTY
 from avow.retrieval.answer import SearchResult
 from avow.retrieval.search import Retriever
 
@@ -28,10 +29,10 @@ INSTRUCTIONS = (
     "of the hits fits, at the promised risk), 'check' (look before you rely on it), "
     "'nothing_found' (nothing here fits; near misses are not answers), 'not_understood' (the "
     "words were not understood; `why` says what may help) and 'unjudged' (ranked only). "
-    "p_relevant is the probability that a person would say a hit fits. Where `found` is false, "
-    "say that nothing was found. Use show to look at a hit before you describe it."
+    "p_relevant is the probability that a person would say a hit fits. `written` lists "
+    "pictures in which the words are written, whatever they show. Where `found` is false, say "
+    "that nothing was found. Use show to look at a hit before you describe it."
 )
-EMPTY = ("nothing_found", "not_understood")
 _RANKED = 50  # answers among which `why` looks for the item
 
 Text = Annotated[str, Field(max_length=LETTERS, description="What to look for, in English.")]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from avow.cli._terminal import bar, console, printable
+from avow.core.verdicts import EMPTY, HEADS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,16 +28,14 @@ Format = Annotated[
 ]
 Nul = Annotated[bool, typer.Option("-0", help="The same as --format paths0.")]
 
-EMPTY = ("nothing_found", "not_understood")
-"""Verdicts without hits."""
 NOTHING_FOUND = 3
-"""The exit code where there are none."""
-_HEADS = {
-    "answer": ("Answer", "bold green"),
-    "check": ("Check", "bold yellow"),
-    "nothing_found": ("Nothing found", "bold red"),
-    "not_understood": ("Not understood", "bold magenta"),
-    "unjudged": ("Not judged", "bold blue"),
+"""The exit code where there are no hits."""
+_STYLES = {
+    "answer": "bold green",
+    "check": "bold yellow",
+    "nothing_found": "bold red",
+    "not_understood": "bold magenta",
+    "unjudged": "bold blue",
 }
 
 
@@ -63,7 +62,7 @@ def print_result(result: "SearchResult", layout: Layout, hint: str | None = None
         typer.echo(json.dumps(result.to_dict()))
         return
     if result.verdict in EMPTY:  # there is no line to say it in
-        typer.echo(f"{_HEADS[result.verdict][0]}. {printable(result.why)}", err=True)
+        typer.echo(f"{HEADS[result.verdict]}. {printable(result.why)}", err=True)
     from avow.retrieval.tables import rows_of
 
     if layout == "jsonl":
@@ -86,7 +85,7 @@ def show_result(result: "SearchResult", screen: "Console", hint: str | None = No
     """Print the verdict, then the hits. hint: a line on what may have been meant."""
     from rich.text import Text
 
-    head, style = _HEADS[result.verdict]
+    head, style = HEADS[result.verdict], _STYLES[result.verdict]
     line = Text(f"{head}.", style)
     if result.trust is not None and result.verdict not in EMPTY:
         line = Text(f"{head}; that one of these fits: {100 * result.trust:.0f} %.", style)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from avow.cli._formats import EMPTY, Format, Nul, chosen_layout, leave, print_result
+from avow.cli._formats import Format, Nul, chosen_layout, leave, print_result
 from avow.cli._options import AllowCode, AsJson, IndexFolder, ModelOfIndex
 from avow.cli._terminal import busy
 from avow.cli._threads import limit_threads
 from avow.core.places import index_folder
+from avow.core.verdicts import EMPTY
 
 if TYPE_CHECKING:
     from avow.retrieval.answer import SearchResult

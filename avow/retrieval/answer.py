@@ -7,6 +7,7 @@ from numpy import ndarray
 
 from avow.core.moments import Moment
 from avow.core.shapes import Float
+from avow.core.verdicts import Verdict
 from avow.retrieval.understanding import Understanding
 from avow.trust.coherence import Number
 from avow.trust.policy import Judgements
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-Verdict = Literal["answer", "check", "nothing_found", "not_understood", "unjudged"]
 ALIKE = 0.85
 """Answers with at least this share of the first one's probability fit as well as it."""
 _NUMBERS = "No One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve".split()

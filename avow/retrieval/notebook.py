@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from avow.core.errors import AvowError
 from avow.core.photographs import open_photograph, upright_rgb
+from avow.core.verdicts import HEADS
 from avow.reports.page import render
 
 if TYPE_CHECKING:
@@ -18,14 +19,6 @@ SHOWN = 12
 """Pictures; a table has all of them (`to_pandas`)."""
 EDGE = 220
 _QUALITY = 80
-HEADS = {
-    "answer": "Answer",
-    "check": "Check",
-    "nothing_found": "Nothing found",
-    "not_understood": "Not understood",
-    "unjudged": "Not judged",
-}
-"""The verdicts as headings."""
 
 
 def html_of(result: "SearchResult") -> str:

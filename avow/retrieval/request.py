@@ -97,8 +97,8 @@ def written_hits(library: Library, request: Request, text: str) -> tuple[Hit, ..
     """The first k pictures in which the words of a text are written."""
     ids = library.written(text)
     if ids:
-        among = set(library.find(request.where, request.kind).tolist())
-        ids = [number for number in ids if number in among][: request.k]
+        among = np.isin(ids, library.find(request.where, request.kind))
+        ids = np.array(ids)[among][: request.k].tolist()
     scores = (library.vectors(ids) @ request.vector).tolist() if ids else []
     return tuple(
         replace(_hit(rank, item, score, None), by="text")

@@ -1,6 +1,7 @@
 """What an index holds, which model made it, and how far its probabilities reach."""
 
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -109,5 +110,7 @@ def _reach(retriever: Retriever, style: Style, size: int) -> TrustReach:
 def _bytes_below(folder: Path) -> int:
     sizes = 0
     for home, _, names in os.walk(folder):
-        sizes += sum(os.lstat(os.path.join(home, name)).st_size for name in names)
+        for name in names:
+            with suppress(FileNotFoundError):  # a writer is at work
+                sizes += os.lstat(os.path.join(home, name)).st_size
     return sizes

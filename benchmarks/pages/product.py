@@ -18,7 +18,7 @@ FEATURES = [
     ["promised share of wrong answers", "yes (`--risk`)", "no", "no", "no"],
     ["learns from your ticks", "yes", "no", "no", "no"],
     ["moments inside videos", "yes", "no", "no: one frame stands for a video", "no"],
-    ["people, places, albums, phones", "no", "no", "yes", "yes, without phones"],
+    ["people, places, albums, phones", "no", "no", "yes", "yes; phones by its web page"],
     [
         "runs as",
         "one program, or a server",
@@ -35,8 +35,8 @@ def render() -> str:
     return figures.page(
         "Results: beside other programs",
         "Programs that search the pictures on one's own machine. Avow was measured. "
-        f"{not_installed()} What stands in their columns was read in their documentation and "
-        "code in 2026, so no time or size of theirs is given: figures of another machine would "
+        f"{not_installed()} What stands in their columns is from their documentation of "
+        "2026, so no time or size of theirs is given: figures of another machine would "
         "not compare.",
         "## What they do",
         figures.table(PROGRAMS, FEATURES),
@@ -55,10 +55,8 @@ def render() -> str:
 def not_installed() -> str:
     known = figures.load("product")["installed"]
     absent = [name for name, there in known.items() if not there]
-    others = [*absent, "immich", "PhotoPrism"]
-    return (
-        f"{', '.join(others[:-1])} and {others[-1]} could not be installed where this was run."
-    )
+    told = f"{', '.join(absent)} could not be installed where this was run. " if absent else ""
+    return f"{told}immich and PhotoPrism, which come as containers, were not run."
 
 
 def waits() -> str:

@@ -35,7 +35,8 @@ TRAINING = (
     "more steps a batch from its second epoch on."
 )
 PILOTS = (
-    "Pilots of three epochs and one seed, rSum on the dev split. A setting of the method or "
+    "Pilots of three epochs and one seed, with the settings that the recipes had then (below), "
+    "rSum on the dev split. A setting of the method or "
     "of training is taken where it is clearly better for both losses together, a margin or τ "
     "where it is clearly better for its loss; what is empty was not run, and nothing follows "
     "from it."

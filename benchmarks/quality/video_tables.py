@@ -260,7 +260,7 @@ def merge(rows: list[Row], note: str) -> None:
     from benchmarks._report import RESULTS
 
     path = RESULTS / f"{FILE}.json"
-    older = json.loads(path.read_text()) if path.is_file() else {"runs": [], "note": ""}
+    older = json.loads(path.read_text()) if path.is_file() else {"runs": []}
     known = {row["name"]: row for row in [*older["runs"], *rows] if row["kind"] != "teacher"}
     runs = [known[name] for name in sorted(known)]
     summary: dict[str, dict[str, Any]] = {}
@@ -277,7 +277,7 @@ def merge(rows: list[Row], note: str) -> None:
             side["spread"] = round(statistics.stdev(side["values"]), 2) if several else None
     content = {
         "machine": runs[0]["machine"],
-        "note": note or older["note"],
+        "note": note,  # an earlier one tells of other runs
         "summary": summary,
         "runs": runs,
     }
