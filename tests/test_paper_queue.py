@@ -15,6 +15,7 @@ from test_training import as_toml
 
 from avow.assembly.recipe import Recipe
 from benchmarks import _report, _runs
+from benchmarks._code_age import code_of
 from benchmarks.pages import verdicts
 from benchmarks.quality import paper_queue as module
 from benchmarks.quality import recipes
@@ -124,16 +125,29 @@ def test_runs_with_changes_for_a_trial_are_no_results(work, tmp_path):
 
 
 def _chosen(out: Path) -> argparse.Namespace:
-    return argparse.Namespace(only="", out=out)
+    return argparse.Namespace(only="", out=out, older=False)
 
 
 def test_parts_of_an_average_are_run_again_where_their_weights_are_gone(
     queue, monkeypatch, tmp_path
 ):
     average, first, *_ = wanted = module.read_queue(queue)
-    monkeypatch.setattr(module, "in_results", lambda one: one != average)
-    chosen = argparse.Namespace(only="", out=tmp_path / "out", runs=tmp_path / "runs")
+    monkeypatch.setattr(module, "in_results", lambda one, _: one != average)
+    chosen = argparse.Namespace(
+        only="", out=tmp_path / "out", runs=tmp_path / "runs", older=False
+    )
     assert module.left(wanted, chosen) == [0, 1, 2]
     (chosen.runs / first.task.folder).mkdir(parents=True)
     (chosen.runs / first.task.folder / "tested").touch()
     assert module.left(wanted, chosen) == [0, 2]
+
+
+def test_runs_of_older_code_are_left_where_that_is_asked(monkeypatch, tmp_path):
+    wanted = module.Wanted("queue-test", "flickr8k/vse_infty_hinge", 0)
+    run = {"recipe": wanted.recipe, "seed": wanted.seed, "code": code_of(wanted.recipe)}
+    monkeypatch.setattr(module, "RESULTS", tmp_path)
+    path = tmp_path / f"{wanted.file}.json"
+    for code, is_current in ((run["code"], True), ("another", False)):
+        path.write_text(json.dumps({"runs": [{**run, "code": code}]}))
+        assert module.in_results(wanted)
+        assert module.in_results(wanted, of_this_code=True) == is_current

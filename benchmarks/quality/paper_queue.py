@@ -6,8 +6,9 @@
 
 `benchmarks/published/queue.json` orders the runs: most verdicts for the least time first. A run
 is one process from training to its last figure, and leaves OUT/NAME.json as soon as it is
-tested. A run that the results or OUT have is not run again. No run starts after --until
-seconds; at --stop those under way are ended, and a later call goes on from their last epoch.
+tested. A run that the results or OUT have is not run again, unless --older asks for those whose
+code has changed since. No run starts after --until seconds; at --stop those under way are
+ended, and a later call goes on from their last epoch.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks._code_age import code_of
 from benchmarks._report import RESULTS, command, machine
 from benchmarks._runs import Row, Task, joined, parser_of, train_and_test
 
@@ -88,6 +90,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="part of a recipe's name")
     parser.add_argument("--one", type=int, help="only the run of this number, here")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument(
+        "--older", action="store_true", help="runs of older code count as left, too"
+    )
     parser.add_argument("--merge", type=Path, help="a folder of results that came back")
     chosen = parser.parse_args()
     queue = read_queue(chosen.queue)
@@ -114,7 +119,7 @@ def left(queue: Sequence[Wanted], chosen: argparse.Namespace) -> list[int]:
         wanted
         for wanted in queue
         if chosen.only in wanted.recipe
-        and not in_results(wanted)
+        and not in_results(wanted, chosen.older)
         and not is_finished(wanted.result(chosen.out))
     ]
     parts = {
@@ -130,12 +135,13 @@ def left(queue: Sequence[Wanted], chosen: argparse.Namespace) -> list[int]:
     ]
 
 
-def in_results(wanted: Wanted) -> bool:
+def in_results(wanted: Wanted, of_this_code: bool = False) -> bool:
     path = RESULTS / f"{wanted.file}.json"
     runs = json.loads(path.read_text())["runs"] if path.is_file() else []
     for run in runs:
         if (run["recipe"], run["seed"]) == (wanted.recipe, wanted.seed):
-            return set(wanted.then) <= set(run.get("afterwards", {}))
+            is_current = not of_this_code or run.get("code") == code_of(wanted.recipe)
+            return is_current and set(wanted.then) <= set(run.get("afterwards", {}))
     return False
 
 
