@@ -66,6 +66,7 @@ def main() -> None:
             "per_second": round(rate, 1),
             "torch_per_second": None if torch_rate is None else round(torch_rate, 1),
             "plain_per_second": round(plain, 1),
+            "network_per_second": round(network_rate(network, chosen.device), 1),
             "ratio": round(rate / plain, 2),
         },
     )
@@ -123,6 +124,20 @@ def plain_loop(
         cells = network(torch.from_numpy(pixels).to(device))
         pooled(cells, grid, network.identity).half().cpu()
     return len(files) / (time.perf_counter() - started)
+
+
+@torch.inference_mode()
+def network_rate(network: Backbone, device: str, batch: int = 256) -> float:
+    """Photographs a second that the network takes by itself, from pixels on the device."""
+    noise = np.random.default_rng(0).integers(0, 256, (320, 240, 3), np.uint8)
+    one = network.prepare(Image.fromarray(noise))
+    pixels = torch.from_numpy(np.stack([one] * batch)).to(device)
+    network(pixels)
+    batches, started = 0, time.perf_counter()
+    while time.perf_counter() - started < 3:
+        network(pixels).flatten()[0].item()  # waits for the device
+        batches += 1
+    return batches * batch / (time.perf_counter() - started)
 
 
 def prepared(file: Path, network: Backbone) -> np.ndarray:
