@@ -49,6 +49,7 @@ def render() -> str:
                 step("training_step"),
                 step("training_step_bf16"),
                 *batches(),
+                *joint_batches(),
                 features(),
                 ranking(),
                 dropout(),
@@ -60,6 +61,8 @@ def render() -> str:
             "training_step_bf16",
             "speed_cuda_tf32_train",
             "speed_cuda_bf16_train",
+            "step_ratio_tf32",
+            "step_ratio_bf16",
             "features",
             "evaluation",
             "mc_dropout",
@@ -181,6 +184,30 @@ def batches() -> list[list[str]]:
                     f"{number(row['ms_with_three'], 0)} ms with three",
                     "`python -m benchmarks.speed.methods --device cuda --precision "
                     f"{precision} --train --only {method}`",
+                ]
+            )
+    return rows
+
+
+def joint_batches() -> list[list[str]]:
+    """Training batches with kernels for learning, beside the way before them."""
+    rows = []
+    for precision in ("tf32", "bf16"):
+        document = figures.load(f"step_ratio_{precision}")
+        setting = document["setting"]
+        for method, row in document["methods"].items():
+            rows.append(
+                [
+                    f"a TCL batch of `{method}` with `train.kernels` and `train.whole_batches` "
+                    f"(two networks, batch {setting['batch']}, T_max {setting['agreement']}, "
+                    f"{precision})",
+                    f"{number(row['whole']['ms'], 1)} ms, "
+                    f"{number(row['whole']['peak_gib'], 1)} GiB",
+                    f"{number(row['before']['ms'], 1)} ms and "
+                    f"{number(row['before']['peak_gib'], 1)} GiB without; gradients differ by "
+                    f"at most {row['gradients_apart']:.0e}",
+                    f"`python -m benchmarks.speed.step_ratio {method} --precision {precision} "
+                    "--check`",
                 ]
             )
     return rows

@@ -22,6 +22,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -43,7 +44,7 @@ from avow.training.graphs import Graphed
 from avow.training.loop import Learner
 from avow.training.optim import build_optimiser
 from avow.training.whole_batch import WholeBatches
-from benchmarks._report import keep
+from benchmarks._report import RESULTS, keep, machine, read
 from benchmarks.speed.methods import METHODS, build, some_batch
 from benchmarks.speed.training_step import WIDTH, make_batch, moved
 from benchmarks.speed.training_step import build as build_recipe
@@ -113,7 +114,17 @@ def main() -> None:
         figures["methods"][name] = found
     if fused._failure:
         print(f"kernels: {fused._failure}")
-    print(f"-> {keep(f'step_ratio_{chosen.precision}', figures)}")
+    print(f"-> {kept(figures, chosen.precision)}")
+
+
+def kept(figures: dict[str, Any], precision: str) -> Path:
+    """Write the figures beside those of other methods on the same machine and day."""
+    name = f"step_ratio_{precision}"
+    if (RESULTS / f"{name}.json").is_file():
+        earlier = read(name)
+        if earlier["machine"] == machine():
+            figures["methods"] = earlier["methods"] | figures["methods"]
+    return keep(name, figures)
 
 
 def told(found: dict[str, Any]) -> str:
