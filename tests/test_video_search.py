@@ -157,11 +157,13 @@ def test_segments_of_other_videos_or_times_are_no_neighbours():
 
 def test_a_moment_is_between_its_best_segment_and_their_sum():
     group = [hit(1, 5, 0.5), hit(2, 0, 0.4)]
-    joined = joining._answer(group, rho=1.0, anything=0.95)
+    joined = joining._answer(group, rho=2.0, anything=0.95)
     assert (joined.id, joined.start, joined.end, joined.key_frame) == (1, 0, 10, 6)
-    assert joined.p_relevant == pytest.approx(0.5 + 0.5 * (0.9 - 0.5))
-    assert joining._answer(group, rho=1.0, anything=0.6).p_relevant == pytest.approx(0.6)
-    assert joining._answer(group, rho=0.5, anything=0.9).p_relevant == pytest.approx(0.6)
+    share = 2 * joining.APART
+    one = float(one_of_first(np.array([[0.5, 0.4]]), np.array([share]))[0, 1])
+    assert joined.p_relevant == pytest.approx(one)
+    assert 0.5 < one < 0.9
+    assert joining._answer(group, rho=2.0, anything=0.6).p_relevant == pytest.approx(0.6)
     assert joining._answer(group, rho=0.0, anything=0.6).p_relevant == pytest.approx(0.5)
 
 

@@ -2,14 +2,19 @@
 
     P of every hit              p_1 >= p_2 >= …            `Policy.probability`
     one of the first ten fits   A                          `Policy.anything`
-    one of the first k fits     P_k = max + rho * (min(1, sum) - max)   over p_1 … p_k
+    one of the first k fits     P_k, of p_1 … p_k and rho
 
-Whatever depends on whatever, P_k lies between the largest p and the sum of all: hits that fit
-together give the first, hits that exclude each other the second. Multiplying (1 - p) would
-take hits for independent, and ten doubtful ones for a certainty. One number per query, rho,
-says where between both ends the truth lies; it follows from A, which is fitted on queries and
-not on hits, by P_10 = A. So P_1 is the probability of the first hit, P_k never falls with k,
-and no hit is more probable than that anything fits.
+How hits depend on each other is one number per query, rho between 0 and 2:
+
+    0   they fit together            P_k = max p
+    1   they are independent         P_k = 1 - product of (1 - p)
+    2   they exclude each other      P_k = min(1, sum of p)
+
+Between 0 and 1 a hit fits by a cause that all hits share or by one of its own:
+1 - P_k = (1 - max p)^(1 - rho) * (product of (1 - p))^rho. Between 1 and 2, hits exclude each
+other with probability rho - 1 and are independent otherwise. rho follows from A, which is
+fitted on queries and not on hits, by P_10 = A. So P_1 is the probability of the first hit, P_k
+never falls with k, and no hit is more probable than that anything fits.
 
 How many items fit is the sum of the probabilities of the whole gallery: the hits with their
 own, all others by a sample, each with a probability that falls with the gap between its
@@ -81,17 +86,19 @@ def agree(
     above = np.maximum(log_odds(stated[:, 0]) - log_odds(anything), 0)
     lowered = expit(log_odds(stated) - above[:, None])
     hits = np.where(above[:, None] > 0, lowered, stated)
-    least, most = _ends(hits)
-    anything = np.clip(anything, least[:, -1], most[:, -1])
-    room = most[:, -1] - least[:, -1]
-    rho = np.where(room > 0, (anything - least[:, -1]) / np.maximum(room, _LEAST), 0)
-    return hits, anything, np.clip(rho, 0, 1)
+    together, independent, apart = (case[:, -1] for case in _cases(hits))
+    anything = np.clip(anything, together, apart)
+    within = _share(_survival(anything), _survival(together), _survival(independent))
+    return hits, anything, within + _share(anything, independent, apart)
 
 
 def one_of_first(stated: Stated, rho: Float[np.ndarray, " queries"]) -> FirstTen:
     """P_1, P_2, …, P_10: that one of the first k hits fits, for every k."""
-    least, most = _ends(stated)
-    return least + rho[:, None] * (most - least)
+    together, independent, apart = _cases(stated)
+    within, beyond = np.minimum(rho, 1)[:, None], np.maximum(rho - 1, 0)[:, None]
+    neither = (1 - within) * _survival(together) + within * _survival(independent)
+    # of the two terms one is always nothing: the second is for rho above 1
+    return -np.expm1(neither) + beyond * (apart - independent)
 
 
 def one_of_some(stated: Float[np.ndarray, " some"], rho: float, anything: float) -> float:
@@ -99,14 +106,33 @@ def one_of_some(stated: Float[np.ndarray, " some"], rho: float, anything: float)
 
     rho, anything: of the query. No hits together are more probable than that anything fits.
     """
-    least, most = float(stated.max()), min(float(stated.sum()), 1.0)
-    return min(least + rho * (most - least), max(anything, least))
+    best = -np.sort(-stated)[None]
+    return min(float(one_of_first(best, np.array([rho]))[0, -1]), max(anything, best[0, 0]))
 
 
-def _ends(stated: Stated) -> tuple[FirstTen, FirstTen]:
-    """The smallest and the largest that P_k can be, for k = 1 … 10."""
+def _cases(stated: Stated) -> tuple[FirstTen, FirstTen, FirstTen]:
+    """P_k for k = 1 … 10, of hits that fit together, are independent, exclude each other."""
     first = stated[:, :TEN]
-    return np.maximum.accumulate(first, axis=1), np.minimum(np.cumsum(first, axis=1), 1)
+    return (
+        np.maximum.accumulate(first, axis=1),
+        -np.expm1(np.cumsum(_survival(first), axis=1)),
+        np.minimum(np.cumsum(first, axis=1), 1),
+    )
+
+
+def _survival(share: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+    """log(1 - share), finite for 1."""
+    return np.log1p(-np.minimum(share, 1 - _LEAST**2))
+
+
+def _share(
+    value: Float[np.ndarray, "*any"],
+    low: Float[np.ndarray, "*any"],
+    high: Float[np.ndarray, "*any"],
+) -> Float[np.ndarray, "*any"]:
+    """How far a value is from low to high, within 0 … 1; 0 where both are the same."""
+    room = high - low
+    return np.clip((value - low) / np.where(np.abs(room) > _LEAST**2, room, np.inf), 0, 1)
 
 
 @dataclass(frozen=True)
