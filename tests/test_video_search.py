@@ -159,10 +159,8 @@ def test_a_moment_is_between_its_best_segment_and_their_sum():
     group = [hit(1, 5, 0.5), hit(2, 0, 0.4)]
     joined = joining._answer(group, rho=2.0, anything=0.95)
     assert (joined.id, joined.start, joined.end, joined.key_frame) == (1, 0, 10, 6)
-    share = 2 * joining.APART
-    one = float(one_of_first(np.array([[0.5, 0.4]]), np.array([share]))[0, 1])
-    assert joined.p_relevant == pytest.approx(one)
-    assert 0.5 < one < 0.9
+    assert joined.p_relevant == pytest.approx(0.9)
+    assert joining._answer(group, rho=1.0, anything=0.95).p_relevant == pytest.approx(0.7)
     assert joining._answer(group, rho=2.0, anything=0.6).p_relevant == pytest.approx(0.6)
     assert joining._answer(group, rho=0.0, anything=0.6).p_relevant == pytest.approx(0.5)
 

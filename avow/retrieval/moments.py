@@ -5,10 +5,9 @@
 
 Two segments that touch are joined where both are more likely to fit than not, or where the
 lesser fits as well as the better (`answer.ALIKE`). The probability of the moment is that one of
-its segments fits, by the rule of `trust.coherence`: between the largest of their probabilities
-and their sum, at half of the place rho of this query. Neighbours show much the same, so they
-fit or fail together more often than hits anywhere. Verdict and refusal are those of the
-segments.
+its segments fits, by the rule of `trust.coherence` and the dependence of this query's hits;
+neighbours need no other one (benchmarks/quality/video_trust.py). Verdict and refusal are those
+of the segments.
 """
 
 from dataclasses import dataclass, replace
@@ -23,9 +22,6 @@ from avow.trust.coherence import agree, one_of_some
 from avow.trust.judgements import Judgements
 
 LIKELY = 0.5
-APART = 0.5
-"""How far neighbours are as independent as any hits of the query: the share of rho that counts.
-Chosen on videos of dev photographs (benchmarks/quality/video_trust.py)."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +106,7 @@ def _answer(group: list[Hit], rho: float, anything: float) -> Hit:
     stated = np.array([hit.p_relevant for hit in group], np.float64)
     return replace(
         best,
-        p_relevant=one_of_some(stated, APART * rho, anything),
+        p_relevant=one_of_some(stated, rho, anything),
         start=min(hit.start for hit in group if hit.start is not None),
         end=max(hit.end for hit in group if hit.end is not None),
     )

@@ -136,24 +136,23 @@ def neighbours(kept: Document) -> list[str]:
         for share, row in dev["rows"].items()
     ]
     return [
-        "A moment of several segments is stated with a probability between that of its best "
-        "segment and the sum of all. How far between is a share of what the calibration gives "
-        f"for hits anywhere, chosen on {dev['moments']} such moments of dev photographs, of "
-        f"which {fraction(dev['true'])} fit; shipped is a half, because neighbours look alike. "
-        "Half and three quarters are nearly equal; all of it states certainty where there is "
-        "none.",
+        "A moment of several segments is stated with the probability that one of them fits, by "
+        "the dependence rho that the calibration gives for the hits of the query. Whether "
+        "neighbours depend on each other more than other hits, so that a share of rho should "
+        f"count, was asked on {dev['moments']} such moments of dev photographs, of which "
+        f"{fraction(dev['true'])} fit; shipped is all of it.",
         figures.table(["share", "stated", "log loss"], rows),
         earlier(kept.get("before")),
     ]
 
 
 def earlier(before: Document | None) -> str:
-    """The test videos were measured before that choice, too."""
+    """The test videos were measured with an earlier rule of dependence, too."""
     if before is None or "joined" not in before["names"]:
         return ""
     row = before["names"]["joined"]
     return (
-        "The test videos had been measured with all of it before this was chosen: moments of "
+        "With an earlier rule, between the largest probability and the sum, moments of "
         f"several shots were stated with {fraction(row['stated'], 2)} for names where "
         f"{fraction(row['true'], 2)} of {row['hits']} fit, and the calibration error of "
         f"captions, names and phrases was "

@@ -47,8 +47,9 @@ GALLERIES = {"pictures": "kind=picture", "moments": "kind=video", "both": None}
 BINS = (0, 0.1, 0.25, 0.5, 0.75, 1.01)
 DRAWS = 200
 THERE = ("captions", "names", "phrases")
-APART = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Shares of rho that were compared on dev, for moments of several segments."""
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Of rho, compared on dev for moments of several segments: whether neighbours depend on each
+other more than any hits do. All of it was best."""
 SHOWN = 10
 
 
@@ -174,7 +175,7 @@ def by_share(retriever: Retriever, known: Known, queries: list[Queries]) -> dict
     joined = [one for some in queries for one in joined_moments(retriever, known, some)]
     fits = np.array([one.fits for one in joined])
     rows = {}
-    for share in APART:
+    for share in SHARES:
         stated = np.array([
             one_of_some(one.stated, share * one.rho, one.anything) for one in joined
         ])  # fmt: skip
