@@ -87,8 +87,7 @@ def index(
 
     A video becomes moments of a few seconds. The index remembers --fps; another one than before
     reads all videos again. Animated GIF and WebP files count as pictures: their first frame.
-    --ocr reads pictures that were indexed without it once more. The index remembers it, until
-    --no-ocr is given: new pictures are then not read, and what was read is kept.
+    --ocr is remembered too: it reads all pictures that were not read. --no-ocr keeps what was.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
@@ -107,7 +106,6 @@ def index(
         from avow.retrieval.indexing import index_folders
 
         how = {"half": half, "batch": batch, "workers": workers, "fps": fps, "ocr": ocr}
-        how["allow_code"] = allow_code
         with bar(hidden=as_json) as progress:
             report = index_folders(
                 folders,
@@ -118,6 +116,7 @@ def index(
                 prune=prune,
                 engine=engine or None,
                 progress=progress,
+                allow_code=allow_code,
                 **how,
             )
     enough = report.new or report.changed or report.unchanged >= _FEWEST
