@@ -3,7 +3,7 @@
 import json
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -91,8 +91,7 @@ def index(
 
     A video becomes moments of a few seconds. The index remembers --fps; another one than before
     reads all videos again. Animated GIF and WebP files count as pictures: their first frame.
-    --vectors int8 takes a quarter of the room of float32, int8x256 about a tenth; the index
-    remembers it.
+    --vectors int8 needs a quarter of the room of float32, int8x256 a tenth; it is remembered.
     --ocr reads pictures that were indexed without it once more, and new ones where it is given.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
@@ -111,17 +110,14 @@ def index(
         from avow.cli._progress import bar
         from avow.retrieval.indexing import index_folders
 
-        how = {"half": half, "vectors": vectors or None, "batch": batch, "workers": workers}
-        how |= {"fps": fps, "ocr": ocr, "allow_code": allow_code}
+        how: dict[str, Any] = {"rebuild": rebuild, "dedupe": dedupe, "prune": prune}
+        how |= {"half": half, "vectors": vectors or None, "batch": batch, "workers": workers}
+        how |= {"fps": fps, "ocr": ocr, "allow_code": allow_code, "engine": engine or None}
         with bar(hidden=as_json) as progress:
             report = index_folders(
                 folders,
                 index=where,
                 encoder=chosen,
-                rebuild=rebuild,
-                dedupe=dedupe,
-                prune=prune,
-                engine=engine or None,
                 progress=progress,
                 **how,
             )
