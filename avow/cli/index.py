@@ -52,8 +52,11 @@ Fps = Annotated[
     typer.Option(help="Frames a second looked at in videos; default: as it is, else 1."),
 ]
 Ocr = Annotated[
-    bool,
-    typer.Option("--ocr", help="Recognise text in pictures, to search it too: avow[ocr]."),
+    bool | None,
+    typer.Option(
+        "--ocr/--no-ocr",
+        help="Recognise text in pictures, to search it too (avow[ocr]); default: as it is.",
+    ),
 ]
 EncoderDevice = Annotated[
     str, typer.Option(help="cpu, cuda, …; default: best, for the default model cpu.")
@@ -81,7 +84,7 @@ def index(
     batch: Annotated[int, typer.Option(help="Items encoded at once.")] = 64,
     workers: Annotated[int, typer.Option(help="Reading threads; 0: one a core.")] = 0,
     fps: Fps = None,
-    ocr: Ocr = False,
+    ocr: Ocr = None,
     device: EncoderDevice = "",
     transfer: Transfer = 1000,
     allow_code: AllowCode = False,
@@ -92,7 +95,7 @@ def index(
     A video becomes moments of a few seconds. The index remembers --fps; another one than before
     reads all videos again. Animated GIF and WebP files count as pictures: their first frame.
     --vectors int8 needs a quarter of the room of float32, int8x256 a tenth; it is remembered.
-    --ocr reads pictures that were indexed without it once more, and new ones where it is given.
+    --ocr is remembered too: it reads all pictures that were not read. --no-ocr keeps what was.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
@@ -104,7 +107,7 @@ def index(
 
     opened = partial(open_named, device=device, allow_code=allow_code)
     chosen = Deferred.named(model, cache(opened))
-    plain = not (rebuild or dedupe or ocr or engine or vectors or half is not None)
+    plain = not (rebuild or dedupe or engine or vectors) and (half, ocr) == (None, None)
     report = unchanged(folders, where, chosen, fps) if plain else None
     if report is None:
         from avow.cli._progress import bar

@@ -25,7 +25,7 @@ from avow.core.folder import AllowCode
 from avow.core.places import DEFAULT, avow_home
 from avow.core.searching import Encoder
 from avow.core.vector_forms import check_form
-from avow.core.written_text import open_reader
+from avow.core.written_text import ReadText, open_reader
 from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.library import other_model
@@ -40,7 +40,14 @@ from avow.retrieval.store.generations import (
     remembered_form,
     use,
 )
-from avow.retrieval.store.indexed_folders import FPS, cover, frame_rate, note_frame_rate
+from avow.retrieval.store.indexed_folders import (
+    FPS,
+    cover,
+    frame_rate,
+    note_frame_rate,
+    note_reading,
+    reads_text,
+)
 from avow.retrieval.store.ingest import Run
 from avow.retrieval.store.lock import only_writer
 from avow.retrieval.store.model_folder import Space
@@ -73,8 +80,8 @@ class IndexOptions(TypedDict, total=False):
     fps: float | None
     """Frames a second that are looked at in videos; None: as it is, else 1. Where it is another
     one than before, all videos are read again."""
-    ocr: bool
-    """Whether text in pictures is recognised and kept, to be searched too."""
+    ocr: bool | None
+    """Whether text in pictures is recognised and kept, to be searched too; None: as before."""
     allow_code: bool
     """Go on with an engine outside Avow that the index names; a given one needs no leave."""
 
@@ -89,7 +96,7 @@ class _Indexing:
     batch: int = BATCH
     workers: int = 0
     fps: float | None = None
-    ocr: bool = False
+    ocr: bool | None = None
     allow_code: bool = False
 
     @property
@@ -125,12 +132,12 @@ def index_folders(
     started = time.monotonic()
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps, kept_as)
-    plain = not (rebuild or dedupe or how.ocr) and engine is None and kept_as is None
-    read_text = open_reader() if how.ocr else None  # says at once what is missing
+    plain = not (rebuild or dedupe) and (engine, kept_as, how.ocr) == (None, None, None)
     if isinstance(encoder, Deferred) and plain:
         nothing = unchanged(folders, index, encoder, how.fps)
         if nothing is not None:
             return nothing
+    read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
     _make_folder(index)
     with only_writer(index), sentences(index), warnings.catch_warnings():
         # set once for all threads: warnings of image decoders do not concern the user
@@ -147,6 +154,7 @@ def index_folders(
             changes = survey(link, folders, index, *space, read_text is not None)
             cover(index, changes.walk.roots, anew=rebuild)
             note_frame_rate(index, fps)
+            note_reading(index, read_text is not None)
             workers = how.workers or _workers()
             speed = (how.batch, workers)
             run = Run(writer, opened, changes, *speed, prune, fps, read_text)
@@ -272,6 +280,18 @@ def _writer(
             "--rebuild."
         )
     return writer
+
+
+def _text_reader(index: Path, asked: bool | None, rebuild: bool) -> ReadText | None:
+    """What reads text in pictures: where that is asked for, or the index remembers it."""
+    if asked is not None:
+        return open_reader() if asked else None
+    try:
+        return open_reader(remembered=True) if reads_text(index) else None
+    except WrongIndex:
+        if not rebuild:
+            raise
+        return None  # the note is lost with the folders, which are named again
 
 
 def _frame_rate(
