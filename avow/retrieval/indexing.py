@@ -24,7 +24,7 @@ from avow.core.errors import BadData, WrongIndex, training_half
 from avow.core.folder import AllowCode
 from avow.core.places import DEFAULT, avow_home
 from avow.core.searching import Encoder
-from avow.core.written_text import open_reader
+from avow.core.written_text import ReadText, open_reader
 from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.library import other_model
@@ -32,7 +32,14 @@ from avow.retrieval.store.catalogue import current_models, sentences
 from avow.retrieval.store.changes import survey
 from avow.retrieval.store.engines import bring_up_to_date, forget_engines
 from avow.retrieval.store.generations import begin, begin_again, compact, go_on, use
-from avow.retrieval.store.indexed_folders import FPS, cover, frame_rate, note_frame_rate
+from avow.retrieval.store.indexed_folders import (
+    FPS,
+    cover,
+    frame_rate,
+    note_frame_rate,
+    note_reading,
+    reads_text,
+)
 from avow.retrieval.store.ingest import Run
 from avow.retrieval.store.lock import only_writer
 from avow.retrieval.store.model_folder import Space
@@ -62,8 +69,8 @@ class IndexOptions(TypedDict, total=False):
     fps: float | None
     """Frames a second that are looked at in videos; None: as it is, else 1. Where it is another
     one than before, all videos are read again."""
-    ocr: bool
-    """Whether text in pictures is recognised and kept, to be searched too."""
+    ocr: bool | None
+    """Whether text in pictures is recognised and kept, to be searched too; None: as before."""
     allow_code: bool
     """Go on with an engine outside Avow that the index names; a given one needs no leave."""
 
@@ -77,7 +84,7 @@ class _Indexing:
     batch: int = BATCH
     workers: int = 0
     fps: float | None = None
-    ocr: bool = False
+    ocr: bool | None = None
     allow_code: bool = False
 
 
@@ -106,12 +113,12 @@ def index_folders(
     started = time.monotonic()
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps)
-    plain = not (rebuild or dedupe or how.ocr) and engine is None and half is None
-    read_text = open_reader() if how.ocr else None  # says at once what is missing
+    plain = not (rebuild or dedupe) and (engine, half, how.ocr) == (None, None, None)
     if isinstance(encoder, Deferred) and plain:
         nothing = unchanged(folders, index, encoder, how.fps)
         if nothing is not None:
             return nothing
+    read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
     _make_folder(index)
     with only_writer(index), sentences(index), warnings.catch_warnings():
         # set once for all threads: warnings of image decoders do not concern the user
@@ -128,6 +135,7 @@ def index_folders(
             changes = survey(link, folders, index, *space, read_text is not None)
             cover(index, changes.walk.roots, anew=rebuild)
             note_frame_rate(index, fps)
+            note_reading(index, read_text is not None)
             workers = how.workers or _workers()
             speed = (how.batch, workers)
             run = Run(writer, opened, changes, *speed, prune, fps, read_text)
@@ -250,6 +258,18 @@ def _writer(
             "go on like that; to change it, encode everything anew with --rebuild."
         )
     return writer
+
+
+def _text_reader(index: Path, asked: bool | None, rebuild: bool) -> ReadText | None:
+    """What reads text in pictures: where that is asked for, or the index remembers it."""
+    if asked is not None:
+        return open_reader() if asked else None
+    try:
+        return open_reader(remembered=True) if reads_text(index) else None
+    except WrongIndex:
+        if not rebuild:
+            raise
+        return None  # the note is lost with the folders, which are named again
 
 
 def _frame_rate(
