@@ -19,7 +19,11 @@ _FEWEST = 50  # `retrieval.transfer.FEWEST`, whose module is slow to import
 
 
 Folders = Annotated[
-    list[str], typer.Argument(help="Folders, or tables of captions (.csv, .jsonl).")
+    list[str],
+    typer.Argument(
+        help="Folders, tables of captions (.csv, .jsonl), URLs (s3, gs, http, hf), or "
+        "shards (.tar, .parquet)."
+    ),
 ]
 Where = Annotated[
     Path | None, typer.Option("--index", help="The index; default under AVOW_HOME.")
@@ -91,6 +95,9 @@ def index(
     and listed. Where more than half of a folder is missing, as when its disk is not mounted,
     nothing of it is deleted without --prune, and the exit code is 3. A model without a policy
     gets one by comparison with the default model, on --transfer pictures of the index.
+
+    A name that ends in .tar is WebDataset, one in .parquet a table with pictures or their URLs;
+    its last part may be a pattern, as in 's3://bucket/data/*.tar'.
     """
     from avow.retrieval.encoders.lazy import Deferred, unchanged
 

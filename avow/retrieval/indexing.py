@@ -24,10 +24,11 @@ from avow.core.errors import BadData, WrongIndex, training_half
 from avow.core.folder import AllowCode
 from avow.core.places import DEFAULT, avow_home
 from avow.core.searching import Encoder
-from avow.core.written_text import open_reader
+from avow.core.written_text import ReadText, open_reader
 from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.library import other_model
+from avow.retrieval.sharding.opening import only_folders
 from avow.retrieval.store.catalogue import current_models, sentences
 from avow.retrieval.store.changes import survey
 from avow.retrieval.store.engines import bring_up_to_date, forget_engines
@@ -64,6 +65,9 @@ class IndexOptions(TypedDict, total=False):
     one than before, all videos are read again."""
     ocr: bool
     """Whether text in pictures is recognised and kept, to be searched too."""
+    sources: bool | None
+    """Whether the work is cut into units (`retrieval/sharding`); None: where a source is no
+    folder of this machine."""
     allow_code: bool
     """Go on with an engine outside Avow that the index names; a given one needs no leave."""
 
@@ -78,6 +82,7 @@ class _Indexing:
     workers: int = 0
     fps: float | None = None
     ocr: bool = False
+    sources: bool | None = None
     allow_code: bool = False
 
 
@@ -93,7 +98,7 @@ def index_folders(
     stop: Callable[[], bool] | None = None,
     **options: Unpack[IndexOptions],
 ) -> Report:
-    """Bring an index up to date with some folders.
+    """Bring an index up to date with some folders, or sources of another kind.
 
     rebuild: encode everything anew, or for a model that the index does not know; readers
     see the old state until all is done. dedupe: group near-duplicates. prune: forget
@@ -106,7 +111,8 @@ def index_folders(
     started = time.monotonic()
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps)
-    plain = not (rebuild or dedupe or how.ocr) and engine is None and half is None
+    in_units = how.sources if how.sources is not None else not only_folders(folders)
+    plain = not (rebuild or dedupe or how.ocr or in_units) and engine is None and half is None
     read_text = open_reader() if how.ocr else None  # says at once what is missing
     if isinstance(encoder, Deferred) and plain:
         nothing = unchanged(folders, index, encoder, how.fps)
@@ -124,13 +130,10 @@ def index_folders(
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
             fps, told = _frame_rate(writer, index, how.fps, rebuild)
-            space = (writer.model, writer.generation)
-            changes = survey(link, folders, index, *space, read_text is not None)
-            cover(index, changes.walk.roots, anew=rebuild)
+            prepare = _planned_run if in_units else _run
+            run, covered = prepare(writer, opened, folders, index, how, (fps, prune, read_text))
+            cover(index, covered, anew=rebuild)
             note_frame_rate(index, fps)
-            workers = how.workers or _workers()
-            speed = (how.batch, workers)
-            run = Run(writer, opened, changes, *speed, prune, fps, read_text)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
                 allowed = True if how.allow_code else [engine or ""]
@@ -140,6 +143,42 @@ def index_folders(
     report.seconds = time.monotonic() - started
     report.repaired, report.frame_rate = repaired, told
     return report
+
+
+def _run(
+    writer: Writer,
+    encoder: Encoder,
+    folders: Sequence[str | Path],
+    index: Path,
+    how: _Indexing,
+    chosen: tuple[float, bool, ReadText | None],
+) -> tuple[Run, list[str]]:
+    """A run over folders of this machine, and the folders that it covers."""
+    fps, prune, read_text = chosen
+    changes = survey(writer.link, folders, index, writer.model, writer.generation, how.ocr)
+    speed = (how.batch, how.workers or _workers())
+    run = Run(writer, encoder, changes, *speed, prune, fps, read_text)
+    return run, changes.walk.roots
+
+
+def _planned_run(
+    writer: Writer,
+    encoder: Encoder,
+    folders: Sequence[str | Path],
+    index: Path,
+    how: _Indexing,
+    chosen: tuple[float, bool, ReadText | None],
+) -> tuple[Run, list[str]]:
+    """The same over sources of any kind."""
+    from avow.retrieval.sharding import here, run, work  # most indexes do without
+
+    fps, prune, read_text = chosen
+    names = tuple(str(folder) for folder in folders)
+    listed = run.list_sources(names, writer, index, fps, how.ocr)
+    speed = (how.batch, how.workers or _workers())
+    units = work.Work(names, encoder.fingerprint, *speed, fps, how.ocr)
+    parts = here.Here(listed.plan, work.Worker(units, encoder, read_text))
+    return run.PlannedRun(writer, encoder, listed, parts, how.batch, prune), listed.noted
 
 
 def index(
