@@ -46,13 +46,13 @@ def test_a_folder_in_units_gives_the_index_of_a_plain_run(tmp_path, monkeypatch)
     (photos / "words.csv").write_text("id,text\n1,a red thing\n2,blue\n")
     monkeypatch.setattr(plan, "FILES_AT_ONCE", 5)
     run = partial(index_folders, [photos], encoder=ColourEncoder(), batch=8)
-    assert counts(run(index=tmp_path / "a", sources=True)) == (22, 0, 0, 0)
+    assert counts(run(index=tmp_path / "a", in_units=True)) == (22, 0, 0, 0)
     run(index=tmp_path / "b")
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     (photos / "00003.png").unlink()
     (photos / "00004.png").write_bytes(png(99))
-    assert counts(run(index=tmp_path / "a", sources=True)) == (0, 1, 1, 20)
-    assert counts(run(index=tmp_path / "a", sources=True)) == (0, 0, 0, 21)
+    assert counts(run(index=tmp_path / "a", in_units=True)) == (0, 1, 1, 20)
+    assert counts(run(index=tmp_path / "a", in_units=True)) == (0, 0, 0, 21)
     assert counts(run(index=tmp_path / "a")) == (
         0,
         0,
@@ -172,7 +172,7 @@ def test_a_killed_run_goes_on_as_one(tmp_path, monkeypatch):
     """Stopped in every unit, also between the index and its note; and after a broken part."""
     photos = write_folder(tmp_path / "photos", 23)
     monkeypatch.setattr(plan, "FILES_AT_ONCE", 4)
-    run = partial(index_folders, [photos], encoder=ColourEncoder(), batch=3, sources=True)
+    run = partial(index_folders, [photos], encoder=ColourEncoder(), batch=3, in_units=True)
     run(index=tmp_path / "whole")
     place = tmp_path / "index"
 
@@ -217,9 +217,9 @@ def test_a_stopped_run_says_so_and_goes_on(tmp_path, index, monkeypatch):
     photos = write_folder(tmp_path / "photos", 9)
     monkeypatch.setattr(plan, "FILES_AT_ONCE", 4)
     seen = []
-    stopped = index([photos], sources=True, progress=seen.append, stop=lambda: len(seen) > 6)
+    stopped = index([photos], in_units=True, progress=seen.append, stop=lambda: len(seen) > 6)
     assert stopped.stopped and (seen[0].done, seen[0].total) == (0, 9)
-    report = index([photos], sources=True)
+    report = index([photos], in_units=True)
     assert not report.stopped and report.new + report.unchanged == 9
 
 
@@ -248,7 +248,11 @@ def test_pictures_and_tars_on_s3(tmp_path, monkeypatch, index):
         disk.rm("photos/2024/2.png")
         assert counts(index(["s3://photos/2024", "s3://photos/tars"])) == (0, 1, 1, 1)
         with Library.open(tmp_path / "index") as library:
-            noted = ["s3://photos/2024", "s3://photos/tars", "webdataset:s3://photos/tars/*.tar"]
+            noted = [
+                "s3://photos/2024",
+                "s3://photos/tars",
+                "webdataset:s3://photos/tars/*.tar",
+            ]
             assert library.folders() == noted
             items = library.items(library.find())
         names = {item.path for item in items}

@@ -50,8 +50,11 @@ Fps = Annotated[
     typer.Option(help="Frames a second looked at in videos; default: as it is, else 1."),
 ]
 Ocr = Annotated[
-    bool,
-    typer.Option("--ocr", help="Recognise text in pictures, to search it too: avow[ocr]."),
+    bool | None,
+    typer.Option(
+        "--ocr/--no-ocr",
+        help="Recognise text in pictures, to search it too (avow[ocr]); default: as it is.",
+    ),
 ]
 EncoderDevice = Annotated[
     str, typer.Option(help="cpu, cuda, …; default: best, for the default model cpu.")
@@ -78,7 +81,7 @@ def index(
     batch: Annotated[int, typer.Option(help="Items encoded at once.")] = 64,
     workers: Annotated[int, typer.Option(help="Reading threads; 0: one a core.")] = 0,
     fps: Fps = None,
-    ocr: Ocr = False,
+    ocr: Ocr = None,
     device: EncoderDevice = "",
     transfer: Transfer = 1000,
     allow_code: AllowCode = False,
@@ -88,7 +91,7 @@ def index(
 
     A video becomes moments of a few seconds. The index remembers --fps; another one than before
     reads all videos again. Animated GIF and WebP files count as pictures: their first frame.
-    --ocr reads pictures that were indexed without it once more, and new ones where it is given.
+    --ocr is remembered too: it reads all pictures that were not read. --no-ocr keeps what was.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
@@ -103,14 +106,13 @@ def index(
 
     opened = partial(open_named, device=device, allow_code=allow_code)
     chosen = Deferred.named(model, cache(opened))
-    plain = not (rebuild or dedupe or ocr or engine or half is not None)
+    plain = not (rebuild or dedupe or engine) and (half, ocr) == (None, None)
     report = unchanged(folders, where, chosen, fps) if plain else None
     if report is None:
         from avow.cli._progress import bar
         from avow.retrieval.indexing import index_folders
 
         how = {"half": half, "batch": batch, "workers": workers, "fps": fps, "ocr": ocr}
-        how["allow_code"] = allow_code
         with bar(hidden=as_json) as progress:
             report = index_folders(
                 folders,
@@ -121,6 +123,7 @@ def index(
                 prune=prune,
                 engine=engine or None,
                 progress=progress,
+                allow_code=allow_code,
                 **how,
             )
     enough = report.new or report.changed or report.unchanged >= _FEWEST

@@ -6,7 +6,6 @@ Run again, it does only what is new, changed, moved or deleted. Stopped or kille
 moment, it goes on where it was.
 """
 
-import os
 import sqlite3
 import time
 import warnings
@@ -27,14 +26,20 @@ from avow.core.searching import Encoder
 from avow.core.written_text import ReadText, open_reader
 from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
+from avow.retrieval.index_runs import RunSettings, folder_run, source_run
 from avow.retrieval.library import other_model
 from avow.retrieval.sharding.opening import only_folders
 from avow.retrieval.store.catalogue import current_models, sentences
-from avow.retrieval.store.changes import survey
 from avow.retrieval.store.engines import bring_up_to_date, forget_engines
 from avow.retrieval.store.generations import begin, begin_again, compact, go_on, use
-from avow.retrieval.store.indexed_folders import FPS, cover, frame_rate, note_frame_rate
-from avow.retrieval.store.ingest import Run
+from avow.retrieval.store.indexed_folders import (
+    FPS,
+    cover,
+    frame_rate,
+    note_frame_rate,
+    note_reading,
+    reads_text,
+)
 from avow.retrieval.store.lock import only_writer
 from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.near_duplicates import group_alike
@@ -63,9 +68,9 @@ class IndexOptions(TypedDict, total=False):
     fps: float | None
     """Frames a second that are looked at in videos; None: as it is, else 1. Where it is another
     one than before, all videos are read again."""
-    ocr: bool
-    """Whether text in pictures is recognised and kept, to be searched too."""
-    sources: bool | None
+    ocr: bool | None
+    """Whether text in pictures is recognised and kept, to be searched too; None: as before."""
+    in_units: bool | None
     """Whether the work is cut into units (`retrieval/sharding`); None: where a source is no
     folder of this machine."""
     allow_code: bool
@@ -81,8 +86,8 @@ class _Indexing:
     batch: int = BATCH
     workers: int = 0
     fps: float | None = None
-    ocr: bool = False
-    sources: bool | None = None
+    ocr: bool | None = None
+    in_units: bool | None = None
     allow_code: bool = False
 
 
@@ -111,13 +116,14 @@ def index_folders(
     started = time.monotonic()
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps)
-    in_units = how.sources if how.sources is not None else not only_folders(folders)
-    plain = not (rebuild or dedupe or how.ocr or in_units) and engine is None and half is None
-    read_text = open_reader() if how.ocr else None  # says at once what is missing
+    in_units = not only_folders(folders) if how.in_units is None else how.in_units
+    same = (engine, half, how.ocr) == (None, None, None)
+    plain = same and not (rebuild or dedupe or in_units)
     if isinstance(encoder, Deferred) and plain:
         nothing = unchanged(folders, index, encoder, how.fps)
         if nothing is not None:
             return nothing
+    read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
     _make_folder(index)
     with only_writer(index), sentences(index), warnings.catch_warnings():
         # set once for all threads: warnings of image decoders do not concern the user
@@ -130,10 +136,12 @@ def index_folders(
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
             fps, told = _frame_rate(writer, index, how.fps, rebuild)
-            prepare = _planned_run if in_units else _run
-            run, covered = prepare(writer, opened, folders, index, how, (fps, prune, read_text))
+            settings = RunSettings(how.batch, how.workers, prune, fps, read_text)
+            prepare = source_run if in_units else folder_run
+            run, covered = prepare(writer, opened, folders, index, settings)
             cover(index, covered, anew=rebuild)
             note_frame_rate(index, fps)
+            note_reading(index, read_text is not None)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
                 allowed = True if how.allow_code else [engine or ""]
@@ -143,42 +151,6 @@ def index_folders(
     report.seconds = time.monotonic() - started
     report.repaired, report.frame_rate = repaired, told
     return report
-
-
-def _run(
-    writer: Writer,
-    encoder: Encoder,
-    folders: Sequence[str | Path],
-    index: Path,
-    how: _Indexing,
-    chosen: tuple[float, bool, ReadText | None],
-) -> tuple[Run, list[str]]:
-    """A run over folders of this machine, and the folders that it covers."""
-    fps, prune, read_text = chosen
-    changes = survey(writer.link, folders, index, writer.model, writer.generation, how.ocr)
-    speed = (how.batch, how.workers or _workers())
-    run = Run(writer, encoder, changes, *speed, prune, fps, read_text)
-    return run, changes.walk.roots
-
-
-def _planned_run(
-    writer: Writer,
-    encoder: Encoder,
-    folders: Sequence[str | Path],
-    index: Path,
-    how: _Indexing,
-    chosen: tuple[float, bool, ReadText | None],
-) -> tuple[Run, list[str]]:
-    """The same over sources of any kind."""
-    from avow.retrieval.sharding import here, run, work  # most indexes do without
-
-    fps, prune, read_text = chosen
-    names = tuple(str(folder) for folder in folders)
-    listed = run.list_sources(names, writer, index, fps, how.ocr)
-    speed = (how.batch, how.workers or _workers())
-    units = work.Work(names, encoder.fingerprint, *speed, fps, how.ocr)
-    parts = here.Here(listed.plan, work.Worker(units, encoder, read_text))
-    return run.PlannedRun(writer, encoder, listed, parts, how.batch, prune), listed.noted
 
 
 def index(
@@ -291,6 +263,18 @@ def _writer(
     return writer
 
 
+def _text_reader(index: Path, asked: bool | None, rebuild: bool) -> ReadText | None:
+    """What reads text in pictures: where that is asked for, or the index remembers it."""
+    if asked is not None:
+        return open_reader() if asked else None
+    try:
+        return open_reader(remembered=True) if reads_text(index) else None
+    except WrongIndex:
+        if not rebuild:
+            raise
+        return None  # the note is lost with the folders, which are named again
+
+
 def _frame_rate(
     writer: Writer, index: Path, asked: float | None, rebuild: bool
 ) -> tuple[float, str]:
@@ -340,7 +324,3 @@ def _make_folder(index: Path) -> None:
             f"The index folder {str(index)!r} cannot be made ({error.strerror}). Expected a "
             "place to write to; name another one with --index."
         ) from error
-
-
-def _workers() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4

@@ -21,7 +21,7 @@ from avow.core.places import DEFAULT, avow_home, packaged_folder
 from avow.retrieval.sharding.opening import only_folders
 from avow.retrieval.store.catalogue import FILE, changing, open_catalogue, sentences
 from avow.retrieval.store.changes import skipped_files, survey
-from avow.retrieval.store.indexed_folders import frame_rate
+from avow.retrieval.store.indexed_folders import frame_rate, reads_text
 from avow.retrieval.store.report import Report
 from avow.retrieval.store.row_checksums import check_sums, intact, is_sealed
 
@@ -96,7 +96,7 @@ def unchanged(
             row = link.execute(_CURRENT, [model.name, model.files]).fetchone()
             if row is None:
                 return None
-            changes = survey(link, folders, index, *row)
+            changes = survey(link, folders, index, *row, reads_text(index))
             if not changes.nothing_to_do:
                 return None
             report = Report(unchanged=changes.unchanged, skipped=skipped_files(link))

@@ -42,6 +42,12 @@ def packed(
     return save({"about": np.frombuffer(about, np.uint8), "vectors": vectors})
 
 
+def packed_refusal(files: Sequence[FileStat], why: str, fingerprint: str) -> bytes:
+    """The part of a unit that nobody could encode: all its files with the same reason."""
+    outcomes = [Outcome(stat, error=Unreadable(why, again=True)) for stat in files]
+    return packed(outcomes, np.empty((0, 1), np.float32), fingerprint)
+
+
 def unpacked(data: bytes, fingerprint: str) -> Iterator[Outcome]:
     """What `packed` was given; every item has its vector."""
     try:
