@@ -13,8 +13,9 @@ import avow
 from avow.api import about, export, folders, items, searching, videos
 from avow.api.guard import Guard
 from avow.api.limits import Limits
-from avow.api.metrics import Counting
+from avow.api.logs import log_request
 from avow.api.refusals import tell_refusals
+from avow.api.requests import Watched
 from avow.api.service import Service
 from avow.retrieval.search import Retriever
 
@@ -59,7 +60,13 @@ def create_app(
         app.include_router(part.router)
     _serve_page(app)
     app.add_middleware(Guard, token=token, hosts=hosts, limits=limits)
-    app.add_middleware(Counting, metrics=service.metrics)
+
+    def ended(method: str, route: str, status: int, seconds: float) -> None:
+        service.metrics.count(method, route, status, seconds)
+        service.tell_gauges()
+        log_request(method, route, status, seconds)
+
+    app.add_middleware(Watched, ended=ended, leaving=service.draining.is_set)
     return app
 
 

@@ -13,15 +13,23 @@ All of this comes before a token is asked for.
 import asyncio
 import ipaddress
 import json
+import math
+import signal
+import time
 from collections import Counter
 from dataclasses import dataclass
+from types import FrameType
+from typing import cast
 
 import h11
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from avow.api.limits import Limits
+from avow.api.requests import HEADER, id_of, new_id
+from avow.api.service import Service
 
 _GOODBYE = 3  # seconds that open connections get to finish
 _REASONS = {408: "Request Timeout", 503: "Service Unavailable"}
@@ -29,21 +37,52 @@ _LATE = "The request did not arrive in time. Send it again, all of it at once."
 _FULL = "The server has too many connections. Ask again in a moment."
 
 
-def server_of(app: FastAPI) -> uvicorn.Server:
+def server_of(app: FastAPI) -> "Server":
     """A server for an application made by `create_app`, with the limits of its service."""
-    limits = app.state.service.limits
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            http=type("LimitedConnection", (Connection,), {"limits": limits}),
-            ws="none",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_GOODBYE,
-        )
+    service = app.state.service
+    limits = service.limits
+    config = uvicorn.Config(
+        app,
+        http=type("LimitedConnection", (Connection,), {"limits": limits}),
+        ws="none",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_GOODBYE,
     )
+    return Server(config, service)
+
+
+class Server(uvicorn.Server):
+    """Ends soon where somebody presses Ctrl-C, and after its work where it is told to end.
+
+    SIGTERM -> not ready -> goes on for `drain_seconds` -> finishes what runs -> ends
+    """
+
+    def __init__(self, config: uvicorn.Config, service: Service):
+        super().__init__(config)
+        self.service = service
+        self._listens_until = math.inf
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGTERM and not self.service.draining.is_set():
+            self.drain()
+        else:
+            super().handle_exit(sig, frame)
+
+    def drain(self) -> None:
+        limits = self.service.limits
+        self.service.draining.set()
+        self._listens_until = time.monotonic() + limits.drain_seconds
+        # a search may take this long; connections that only wait are closed at once
+        self.config.timeout_graceful_shutdown = math.ceil(limits.seconds) + _GOODBYE
+
+    async def on_tick(self, counter: int) -> bool:
+        if time.monotonic() >= self._listens_until:
+            self.should_exit = True
+        return await super().on_tick(counter)
 
 
 class Connection(H11Protocol):
@@ -172,10 +211,12 @@ class Connection(H11Protocol):
         phase = self._expected()
         unanswered = phase == "body" and not self.cycle.response_started
         if phase == "headers" or unanswered:
-            body = json.dumps({"error": sentence}).encode()
+            request_id = id_of(cast(Scope, self.cycle.scope)) if unanswered else new_id()
+            body = json.dumps({"error": sentence, "request_id": request_id}).encode()
             head = (
                 f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(body)}\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
+                f"Content-Length: {len(body)}\r\nConnection: close\r\nRetry-After: 1\r\n"
+                f"{HEADER}: {request_id}\r\n\r\n"
             )
             self.transport.write(head.encode() + body)
         if self.flow.write_paused:

@@ -9,7 +9,6 @@ origin check keeps a foreign page from posting to it blindly.
 
 import hmac
 import ipaddress
-import logging
 import socket
 from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
@@ -22,12 +21,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from avow.api.limits import Limits
+from avow.api.logs import LOG
 from avow.api.refusals import Refusal, refusal_response
 
 COOKIE = "avow_token"
-_LOG = logging.getLogger("avow.api")
 _OURS = "The server made a mistake of its own; its log says which."
-OPEN = ("/api/health",)
+OPEN = ("/api/health", "/api/ready")
 """What a watchdog may ask without a token; it tells nothing of the index."""
 HEADERS = {
     "Content-Security-Policy": (
@@ -44,7 +43,7 @@ HEADERS = {
 
 
 class Guard:
-    """The outermost layer of the server."""
+    """The layer before the routes; nothing that it stops reaches one."""
 
     def __init__(
         self, app: ASGIApp, *, token: str | None, hosts: Collection[str], limits: Limits
@@ -80,7 +79,7 @@ class Guard:
         except ClientDisconnect:
             return  # went away, or took too long to send its body
         except Exception as error:
-            _LOG.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+            LOG.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
             if not begun:
                 await refusal_response(500, _OURS)(scope, receive, send)
 

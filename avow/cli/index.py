@@ -3,7 +3,7 @@
 import json
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -109,29 +109,25 @@ def index(
     plain = not (rebuild or dedupe or engine) and (half, ocr) == (None, None)
     report = unchanged(folders, where, chosen, fps) if plain else None
     if report is None:
-        from avow.cli._progress import bar
-        from avow.retrieval.indexing import index_folders
-
+        what = {"rebuild": rebuild, "dedupe": dedupe, "prune": prune, "engine": engine or None}
         how = {"half": half, "batch": batch, "workers": workers, "fps": fps, "ocr": ocr}
-        with bar(hidden=as_json) as progress:
-            report = index_folders(
-                folders,
-                index=where,
-                encoder=chosen,
-                rebuild=rebuild,
-                dedupe=dedupe,
-                prune=prune,
-                engine=engine or None,
-                progress=progress,
-                allow_code=allow_code,
-                **how,
-            )
+        report = _indexed(folders, where, chosen, as_json, allow_code=allow_code, **what, **how)
     enough = report.new or report.changed or report.unchanged >= _FEWEST
     if model != "default" and not report.stopped and enough:
         report.trust = _transferred(where, chosen, transfer, allow_code, as_json)
     tell(report, as_json)
     if report.absent:
         raise typer.Exit(3)
+
+
+def _indexed(
+    folders: list[str], where: Path | None, model: "Deferred", quiet: bool, **how: Any
+) -> "Report":
+    from avow.cli._progress import bar
+    from avow.retrieval.indexing import index_folders
+
+    with bar(hidden=quiet) as progress:
+        return index_folders(folders, index=where, encoder=model, progress=progress, **how)
 
 
 def open_named(name: str, device: str, allow_code: bool) -> "Encoder":

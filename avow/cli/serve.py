@@ -9,7 +9,7 @@ import webbrowser
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote
 
 import typer
@@ -56,6 +56,21 @@ Roots = Annotated[
         "and for this machine alone, your home folder is one.",
     ),
 ]
+LogFormat = Annotated[
+    Literal["text", "json"],
+    typer.Option(
+        help="text: lines about trouble; json: one object per line, for requests too."
+    ),
+]
+DrainSeconds = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=3600,
+        help="After SIGTERM, how long to go on with /api/ready at 503, so that a proxy "
+        "turns to other servers, before no more requests are taken.",
+    ),
+]
 OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
 
@@ -68,10 +83,12 @@ def serve(
     no_token: NoToken = False,
     allow_host: AllowHost = None,
     root: Roots = None,
+    log_format: LogFormat = "text",
+    drain_seconds: DrainSeconds = 0.0,
     show: OpenPage = False,
     allow_code: AllowCode = False,
 ) -> None:
-    """Serve an index with a page to search it; Ctrl-C ends it.
+    """Serve an index with a page to search it; Ctrl-C ends it, SIGTERM after what runs.
 
     Only this machine can ask, unless --host says otherwise; then a token is needed, and one
     is made up where none is given.
@@ -82,12 +99,15 @@ def serve(
     token = _token(host, token, no_token)
     with listen(host, port) as listening:
         with busy("Loading the model"):
-            from avow.api import create_app
+            from avow.api import Limits, create_app, logs
+
+            logs.set_up(log_format)
 
             hosts = [host, *(allow_host or [])]
             roots = _roots(root, index, host)
             retriever = open_index(index, model, allow_code, may_be_empty=bool(roots))
-            app = create_app(retriever, token=token, hosts=hosts, roots=roots)
+            limits = Limits(drain_seconds=drain_seconds)
+            app = create_app(retriever, token=token, limits=limits, hosts=hosts, roots=roots)
         address = _address(host, listening.getsockname()[1], token)
         typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
         if show:

@@ -123,8 +123,8 @@ def index_folders(
         nothing = unchanged(folders, index, encoder, how.fps)
         if nothing is not None:
             return nothing
-    read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
     _make_folder(index)
+    read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
     with only_writer(index), sentences(index), warnings.catch_warnings():
         # set once for all threads: warnings of image decoders do not concern the user
         warnings.simplefilter("ignore")

@@ -11,6 +11,7 @@ another process may add to it.
 import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -252,6 +253,12 @@ class Library:
             return False
         self._load()
         return True
+
+    def check_reachable(self) -> None:
+        """Ask the store one short question, whatever other threads wait for."""
+        with damage_told(self.folder), closing(open_catalogue(self.folder)) as link:
+            if current(link, self._space, self.folder) is None:
+                raise replaced(self.folder)
 
     def skipped(self) -> list[Skipped]:
         """Files that could not be indexed, by path."""

@@ -114,6 +114,12 @@ def _read_once(
         raise replaced(index)
     stamp, generation = now
     count, half, engine, sealed, named, total = _generation(link, model, generation, index)
+    files = {
+        "vectors": space.vectors(generation, about, half),
+        "usual": space.usual(generation, about),
+    }
+    # first, so that no more rows are counted below than the files have
+    data = {name: file.read(count) for name, file in files.items() if file is not None}
     numbers, places, texts, live = _items(link, model, generation)
     if not (
         ((places >= 0) & (places < count)).all()
@@ -125,15 +131,11 @@ def _read_once(
     ids[places[live]], kinds[places[live]] = numbers[live], texts[live]
     rows = np.flatnonzero(ids != DEAD)
     rows = rows[np.argsort(ids[rows], kind="stable")]
-    files = {
-        "vectors": space.vectors(generation, about, half),
-        "usual": space.usual(generation, about),
-    }
     same = before is not None and before.generation == generation
     blocks = {
         name: Blocks(
             file,
-            file.read(count),
+            data[name],
             noted(link, model, generation, name) if sealed else None,
             getattr(before, name) if same else None,
         )
