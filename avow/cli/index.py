@@ -43,7 +43,13 @@ Engine = Annotated[
 ]
 Half = Annotated[
     bool | None,
-    typer.Option("--half/--full", help="Bits per number: 16 or 32; default: as it is."),
+    typer.Option("--half/--full", hidden=True, help="Earlier names of float16 and float32."),
+]
+Vectors = Annotated[
+    str,
+    typer.Option(
+        help="How vectors are kept: float32, float16, int8 or int8x256; default: as they are."
+    ),
 ]
 Fps = Annotated[
     float | None,
@@ -77,6 +83,7 @@ def index(
     dedupe: Annotated[bool, typer.Option("--dedupe", help="Group near-duplicates.")] = False,
     prune: Prune = False,
     engine: Engine = "",
+    vectors: Vectors = "",
     half: Half = None,
     batch: Annotated[int, typer.Option(help="Items encoded at once.")] = 64,
     workers: Annotated[int, typer.Option(help="Reading threads; 0: one a core.")] = 0,
@@ -91,6 +98,7 @@ def index(
 
     A video becomes moments of a few seconds. The index remembers --fps; another one than before
     reads all videos again. Animated GIF and WebP files count as pictures: their first frame.
+    --vectors int8 needs a quarter of the room of float32, int8x256 a tenth; it is remembered.
     --ocr is remembered too: it reads all pictures that were not read. --no-ocr keeps what was.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
@@ -106,12 +114,13 @@ def index(
 
     opened = partial(open_named, device=device, allow_code=allow_code)
     chosen = Deferred.named(model, cache(opened))
-    plain = not (rebuild or dedupe or engine) and (half, ocr) == (None, None)
+    plain = not (rebuild or dedupe or engine or vectors) and (half, ocr) == (None, None)
     report = unchanged(folders, where, chosen, fps) if plain else None
     if report is None:
-        what = {"rebuild": rebuild, "dedupe": dedupe, "prune": prune, "engine": engine or None}
-        how = {"half": half, "batch": batch, "workers": workers, "fps": fps, "ocr": ocr}
-        report = _indexed(folders, where, chosen, as_json, allow_code=allow_code, **what, **how)
+        how: dict[str, Any] = {"rebuild": rebuild, "dedupe": dedupe, "prune": prune}
+        how |= {"half": half, "vectors": vectors or None, "batch": batch, "workers": workers}
+        how |= {"fps": fps, "ocr": ocr, "allow_code": allow_code, "engine": engine or None}
+        report = _indexed(folders, where, chosen, as_json, **how)
     enough = report.new or report.changed or report.unchanged >= _FEWEST
     if model != "default" and not report.stopped and enough:
         report.trust = _transferred(where, chosen, transfer, allow_code, as_json)

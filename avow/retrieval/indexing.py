@@ -23,6 +23,7 @@ from avow.core.errors import BadData, WrongIndex, training_half
 from avow.core.folder import AllowCode
 from avow.core.places import DEFAULT, avow_home
 from avow.core.searching import Encoder
+from avow.core.vector_forms import check_form
 from avow.core.written_text import ReadText, open_reader
 from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
@@ -31,7 +32,14 @@ from avow.retrieval.library import other_model
 from avow.retrieval.sharding.opening import only_folders
 from avow.retrieval.store.catalogue import current_models, sentences
 from avow.retrieval.store.engines import bring_up_to_date, forget_engines
-from avow.retrieval.store.generations import begin, begin_again, compact, go_on, use
+from avow.retrieval.store.generations import (
+    begin,
+    begin_again,
+    compact,
+    go_on,
+    remembered_form,
+    use,
+)
 from avow.retrieval.store.indexed_folders import (
     FPS,
     cover,
@@ -59,8 +67,11 @@ class IndexOptions(TypedDict, total=False):
 
     engine: str | None
     """How vectors are searched; None: as they are, else "exact"."""
+    vectors: str | None
+    """How vectors are kept: "float32", "float16", "int8" or "int8x256"; None: as they are,
+    else "float32"."""
     half: bool | None
-    """Whether vectors are kept in 16 bits; None: as they are, else in 32."""
+    """An earlier name: True for "float16", False for "float32"."""
     batch: int
     """Items encoded at once."""
     workers: int
@@ -82,6 +93,7 @@ class _Indexing:
     """The options with their defaults; a name that is none of them is a TypeError."""
 
     engine: str | None = None
+    vectors: str | None = None
     half: bool | None = None
     batch: int = BATCH
     workers: int = 0
@@ -89,6 +101,13 @@ class _Indexing:
     ocr: bool | None = None
     in_units: bool | None = None
     allow_code: bool = False
+
+    @property
+    def kept_as(self) -> str | None:
+        """How vectors are to be kept; None: as they are."""
+        if self.vectors is not None or self.half is None:
+            return self.vectors
+        return "float16" if self.half else "float32"
 
 
 def index_folders(
@@ -112,12 +131,12 @@ def index_folders(
     what was done before is kept. The other options are in `IndexOptions`.
     """
     how = _Indexing(**options)
-    engine, half = how.engine, how.half
+    engine, kept_as = how.engine, how.kept_as
     started = time.monotonic()
     index = index or avow_home() / "index"
-    _check(how.batch, engine, how.fps)
+    _check(how.batch, engine, how.fps, kept_as)
     in_units = not only_folders(folders) if how.in_units is None else how.in_units
-    same = (engine, half, how.ocr) == (None, None, None)
+    same = (engine, kept_as, how.ocr) == (None, None, None)
     plain = same and not (rebuild or dedupe or in_units)
     if isinstance(encoder, Deferred) and plain:
         nothing = unchanged(folders, index, encoder, how.fps)
@@ -131,7 +150,7 @@ def index_folders(
         link, repaired = open_for_writing(index, rebuild)
         try:
             opened = encoder.open() if isinstance(encoder, Deferred) else encoder
-            writer = _writer(link, index, opened, engine, half, rebuild)
+            writer = _writer(link, index, opened, engine, kept_as, rebuild)
             if isinstance(encoder, Deferred):
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
@@ -241,24 +260,27 @@ def _writer(
     index: Path,
     encoder: Encoder,
     engine: str | None,
-    half: bool | None,
+    kept_as: str | None,
     rebuild: bool,
 ) -> Writer:
     models = current_models(link, index)
     if encoder.fingerprint not in models:
         if models and not rebuild:
             raise other_model(index, models, encoder.name)
-        return begin(link, index, encoder, engine or "exact", bool(half))
+        return begin(link, index, encoder, engine or "exact", kept_as or "float32")
     space = Space(index, encoder.fingerprint)
     if rebuild:
         space.mend(encoder)
-        return begin_again(link, space, engine or "exact", bool(half))
+        kept_as = kept_as or remembered_form(link, space)
+        if kept_as == "int8x256":
+            space.keep_projection(encoder)
+        return begin_again(link, space, engine or "exact", kept_as)
     writer = go_on(link, space, engine)
-    if half is not None and half != writer.half:
-        precision = "half" if writer.half else "full"
+    if kept_as is not None and kept_as != writer.vectors_as:
         raise WrongIndex(
-            f"The index {str(index)!r} keeps its vectors in {precision} precision. Expected to "
-            "go on like that; to change it, encode everything anew with --rebuild."
+            f"The index {str(index)!r} keeps its vectors as {writer.vectors_as}. Expected "
+            f"to go on like that, not {kept_as}; to change it, encode everything anew with "
+            "--rebuild."
         )
     return writer
 
@@ -305,13 +327,15 @@ def _times(rate: float) -> str:
     return "once" if rate == 1 else f"{rate:g} times"
 
 
-def _check(batch: int, engine: str | None, fps: float | None) -> None:
+def _check(batch: int, engine: str | None, fps: float | None, kept_as: str | None) -> None:
     if batch < 1:
         raise BadData(f"The batch is {batch!r}. Expected at least one item at once.")
     if fps is not None and not LEAST_FPS <= fps <= MOST_FPS:
         raise BadData(
             f"The frames a second are {fps!r}. Expected {LEAST_FPS} to {MOST_FPS}; 1 is usual."
         )
+    if kept_as is not None:
+        check_form(kept_as)
     if engine is not None:
         folder.find(indexes, engine, allow_code=True)  # the caller typed it
 

@@ -226,6 +226,8 @@ class Retriever:
         """
         if style not in ("text", "image", "picture"):
             return None
+        if style == "picture" and self.library.manifest["vectors"] == "int8x256":
+            return None  # two pictures lose more of their similarity than a text and a picture
         name = f"trust-{style}.json"
         self.library.check_attached(name)
         # only the default model brings one for pictures: others need not be loaded for it
