@@ -18,7 +18,8 @@ from avow.retrieval.answer import SearchResult
 from avow.retrieval.question import ClipFile
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Mistake} for status in (400, 401, 403, 404, 413, 415, 421, 422, 503, 504)
+    status: {"model": Mistake}
+    for status in (400, 401, 403, 404, 413, 415, 421, 422, 429, 503, 504)
 }
 router = APIRouter(prefix="/api", responses=REFUSALS)
 
