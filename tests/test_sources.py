@@ -168,6 +168,26 @@ def test_parquet_with_urls(tmp_path, index, web_folder, monkeypatch):
         web.fetch_public(urls[0], 10)
 
 
+def test_a_url_that_leads_to_another_kind_of_server_is_refused(monkeypatch):
+    monkeypatch.setenv("AVOW_PRIVATE_ADDRESSES", "1")
+
+    class Leads(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(302)
+            self.send_header("Location", "ftp://127.0.0.1:1/x")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Leads) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        with pytest.raises(ValueError, match="leads to 'ftp://127.0.0.1:1/x'; only http and"):
+            web.fetch_public(f"http://127.0.0.1:{server.server_address[1]}/a.jpg", 10)
+        thread.join()
+
+
 def test_a_killed_run_goes_on_as_one(tmp_path, monkeypatch):
     """Stopped in every unit, also between the index and its note; and after a broken part."""
     photos = write_folder(tmp_path / "photos", 23)

@@ -10,7 +10,7 @@ import ipaddress
 import os
 import urllib.error
 import urllib.request
-from typing import Any
+from typing import Any, NoReturn
 
 from avow.core.errors import Unavailable
 
@@ -44,14 +44,21 @@ class _HttpsHandler(urllib.request.HTTPSHandler):
         return self.do_open(_Https, req)
 
 
+class _NoFtp(urllib.request.FTPHandler):
+    """A redirection may lead to ftp, where no address would be looked at."""
+
+    def ftp_open(self, req: urllib.request.Request) -> NoReturn:
+        raise _NotPublic(f"it leads to {req.full_url[:200]!r}; only http and https are fetched")
+
+
 def fetch_public(url: str, most: int) -> bytes:
     """The bytes at a URL; ValueError where they are refused, `Unavailable` where none come."""
     scheme = url.partition(":")[0].lower()
     if scheme not in ("http", "https"):
         raise ValueError(f"a URL of kind {scheme[:20]!r}; only http and https are fetched")
-    handlers: list[Any] = []
+    handlers: list[Any] = [_NoFtp]
     if os.environ.get(_PRIVATE) != "1" and scheme not in urllib.request.getproxies():
-        handlers = [_HttpHandler, _HttpsHandler]
+        handlers += [_HttpHandler, _HttpsHandler]
     opener = urllib.request.build_opener(*handlers)
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "avow"})
