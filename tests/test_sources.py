@@ -183,7 +183,7 @@ def test_a_url_that_leads_to_another_kind_of_server_is_refused(monkeypatch):
     with http.server.HTTPServer(("127.0.0.1", 0), Leads) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        with pytest.raises(ValueError, match="leads to 'ftp://127.0.0.1:1/x'; only http and"):
+        with pytest.raises(ValueError, match=r"leads to 'ftp://127.0.0.1:1/x'; only http and"):
             web.fetch_public(f"http://127.0.0.1:{server.server_address[1]}/a.jpg", 10)
         thread.join()
 
