@@ -27,6 +27,7 @@ from avow.api.metrics import TYPE
 from avow.api.refusals import Refusal
 from avow.api.searching import REFUSALS
 from avow.api.service import Here, Service
+from avow.core.tracing import spanned
 from avow.retrieval.store.feedback import checked
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
@@ -153,6 +154,7 @@ def _index(here: Service) -> IndexAnswer:
     )
 
 
+@spanned("store")
 def _keep(here: Service, tick: Told) -> Kept:
     library = here.retriever.library
     checked(tick.query)

@@ -19,6 +19,7 @@ from avow.core.formats import is_video
 from avow.core.photographs import open_photograph
 from avow.core.searching import Encoder
 from avow.core.shapes import Float32
+from avow.core.tracing import spanned
 from avow.retrieval.forms import one_form
 from avow.retrieval.understanding import Understanding, understand
 
@@ -75,6 +76,7 @@ class Question:
             "kind": self.kind,
         }
 
+    @spanned("encode")
     def vector(self, encoder: Encoder) -> Float32[np.ndarray, " dim"]:
         """Every view's slice has the length of an item's, so that scores stay in [-1, 1]."""
         text_asked = self.asked or self.text

@@ -23,6 +23,7 @@ from avow.core.errors import WrongIndex, WrongTrust
 from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
 from avow.core.shapes import Float, Int64
+from avow.core.tracing import spanned
 from avow.retrieval.answer import SearchResult, Uncertainty, at_least
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
@@ -284,6 +285,7 @@ class Retriever:
             self._galleries[key] = Gallery.of(self.library, where, kind)
         return self._galleries[key]
 
+    @spanned("store")
     def _rank(self, request: Request) -> Candidates:
         """The best items and their scores, and those of the sample where they are known."""
         gallery = self._gallery(request.where, request.kind)
@@ -308,6 +310,7 @@ class Retriever:
         hits = (best, first, views, request.but, candidates.sampled)
         return QueryScores.of(candidates.gallery, request.vector, *hits)
 
+    @spanned("judge")
     def _judge(self, request: Request, candidates: Candidates, scores: QueryScores) -> Judged:
         try:
             policy = self.policy(request.style)
