@@ -122,8 +122,7 @@ async def calibration(here: Here) -> Calibration:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(here: Here) -> PlainTextResponse:
     """Counts and latencies for Prometheus, of every process that serves this port."""
-    here.tell_gauges()
-    return PlainTextResponse(await here.reading.run(here.metrics.text), media_type=TYPE)
+    return PlainTextResponse(await here.reading.run(here.metrics_text), media_type=TYPE)
 
 
 def _index(here: Service) -> IndexAnswer:

@@ -15,7 +15,6 @@ from avow.api import about, export, folders, items, searching, videos
 from avow.api.clients import Proxies, Rates
 from avow.api.guard import Guard
 from avow.api.limits import Limits
-from avow.api.logs import log_request
 from avow.api.refusals import tell_refusals
 from avow.api.requests import Watched
 from avow.api.service import Service
@@ -60,7 +59,8 @@ def create_app(
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         service.open()
-        trace_with(None if traces is None else traces.get_tracer("avow"))
+        if traces is not None:
+            trace_with(traces.get_tracer("avow"))
         yield
         await asyncio.to_thread(service.close)
         if traces is not None:
@@ -85,13 +85,8 @@ def create_app(
     app.add_middleware(Guard, **known, proxies=trusted, rates=rates)
     if traces is not None:
         app.add_middleware(Traced, provider=traces)
-
-    def ended(method: str, route: str, status: int, seconds: float) -> None:
-        service.metrics.count(method, route, status, seconds)
-        service.tell_gauges()
-        log_request(method, route, status, seconds)
-
-    app.add_middleware(Watched, ended=ended, leaving=service.draining.is_set)
+    leaving = service.draining.is_set
+    app.add_middleware(Watched, ended=service.note_request, leaving=leaving)
     return app
 
 
