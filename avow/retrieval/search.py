@@ -397,5 +397,4 @@ def _same_model(encoder: Encoder, library: Library) -> None:
 
 
 def _timed(result: SearchResult, encode: float) -> SearchResult:
-    result.seconds["encode"] = encode
-    return result
+    return replace(result, seconds=result.seconds | {"encode": encode})
