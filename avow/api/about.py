@@ -27,6 +27,7 @@ from avow.api.metrics import TYPE
 from avow.api.refusals import Refusal
 from avow.api.searching import REFUSALS
 from avow.api.service import Here, Service
+from avow.core.tracing import spanned
 from avow.retrieval.store.feedback import checked
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
@@ -64,6 +65,12 @@ async def jobs(here: Here) -> Jobs:
 @router.post("/jobs", status_code=202, responses={409: REFUSALS[404]})
 async def start_job(here: Here, asked: JobAsked) -> JobAnswer:
     """Scan an indexed folder again, or index one below the roots of `avow serve --root`."""
+    if here.by_many:
+        raise Refusal(
+            409,
+            "This server runs as several processes and scans nothing itself. Use `avow index` "
+            "or `avow watch` beside it; searches find what is new at once.",
+        )
     indexed = await here.reading.run(here.retriever.library.folders)
     chosen = asked.folder
     if chosen is not None and chosen not in indexed:
@@ -115,8 +122,7 @@ async def calibration(here: Here) -> Calibration:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(here: Here) -> PlainTextResponse:
     """Counts and latencies for Prometheus, of every process that serves this port."""
-    here.tell_gauges()
-    return PlainTextResponse(await here.reading.run(here.metrics.text), media_type=TYPE)
+    return PlainTextResponse(await here.reading.run(here.metrics_text), media_type=TYPE)
 
 
 def _index(here: Service) -> IndexAnswer:
@@ -147,6 +153,7 @@ def _index(here: Service) -> IndexAnswer:
     )
 
 
+@spanned("store")
 def _keep(here: Service, tick: Told) -> Kept:
     library = here.retriever.library
     checked(tick.query)

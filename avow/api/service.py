@@ -6,6 +6,7 @@ event loop: a route that blocks the loop stops every other request, health inclu
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -13,9 +14,10 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from avow.api.clients import Proxies
 from avow.api.jobs import JobList
 from avow.api.limits import Limits
-from avow.api.logs import LOG
+from avow.api.logs import LOG, log_request
 from avow.api.metrics import Metrics
 from avow.api.pictures import Thumbnails, confined
 from avow.api.refusals import Refusal
@@ -56,6 +58,9 @@ class Service:
     jobs: JobList
     roots: tuple[str, ...] = ()
     """Real folders below which others may be chosen from the page."""
+    proxies: Proxies = field(default_factory=Proxies)
+    by_many: bool = False
+    """Whether other processes serve the same port: what one keeps, the next may be asked."""
     draining: Event = field(default_factory=Event)
     """Set when the server was told to end and finishes what it has begun."""
     exports: dict[str, list[int]] = field(default_factory=dict)
@@ -63,7 +68,12 @@ class Service:
 
     @classmethod
     def of(
-        cls, retriever: Retriever, limits: Limits, roots: Sequence[str | Path] = ()
+        cls,
+        retriever: Retriever,
+        limits: Limits,
+        roots: Sequence[str | Path] = (),
+        proxies: Proxies | None = None,
+        by_many: bool = False,
     ) -> "Service":
         def scan(
             folders: Sequence[str],
@@ -103,12 +113,21 @@ class Service:
             Thumbnails(limits.thumbnail_bytes, limits.pixels),
             JobList(scan, lambda: (retriever.library.refresh(), None)[1]),
             tuple(os.path.realpath(Path(root).expanduser()) for root in roots),
+            proxies or Proxies(),
+            by_many,
         )
 
-    def tell_gauges(self) -> None:
-        """Note how much there is now; cheap, so that it can be done after every request."""
-        self.metrics.items.set(len(self.retriever.library))
+    def note_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that has ended, and write its line of the log."""
+        self.metrics.count(method, route, status, seconds)
         self.metrics.thumbnail_bytes.set(self.thumbnails.held)
+        log_request(method, route, status, seconds)
+
+    def metrics_text(self) -> bytes:
+        """For the threads of a pool: counting the items waits for the store."""
+        with suppress(AvowError):  # the other numbers are needed most while it is away
+            self.metrics.items.set(len(self.retriever.library))
+        return self.metrics.text()
 
     async def check_ready(self) -> None:
         """Refuse where requests should go to another server, without a word on the index."""

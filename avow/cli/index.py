@@ -19,7 +19,11 @@ _FEWEST = 50  # `retrieval.transfer.FEWEST`, whose module is slow to import
 
 
 Folders = Annotated[
-    list[str], typer.Argument(help="Folders, or tables of captions (.csv, .jsonl).")
+    list[str],
+    typer.Argument(
+        help="Folders, tables of captions (.csv, .jsonl), URLs (s3, gs, http, hf), or "
+        "shards (.tar, .parquet)."
+    ),
 ]
 Where = Annotated[
     Path | None, typer.Option("--index", help="The index; default under AVOW_HOME.")
@@ -102,6 +106,9 @@ def index(
     and listed. Where more than half of a folder is missing, as when its disk is not mounted,
     nothing of it is deleted without --prune, and the exit code is 3. A model without a policy
     gets one by comparison with the default model, on --transfer pictures of the index.
+
+    A name that ends in .tar is WebDataset, one in .parquet a table with pictures or their URLs;
+    its last part may be a pattern, as in 's3://bucket/data/*.tar'.
     """
     from avow.retrieval.encoders.lazy import Deferred, unchanged
 
@@ -110,26 +117,26 @@ def index(
     plain = not (rebuild or dedupe or engine or vectors) and (half, ocr) == (None, None)
     report = unchanged(folders, where, chosen, fps) if plain else None
     if report is None:
-        from avow.cli._progress import bar
-        from avow.retrieval.indexing import index_folders
-
         how: dict[str, Any] = {"rebuild": rebuild, "dedupe": dedupe, "prune": prune}
         how |= {"half": half, "vectors": vectors or None, "batch": batch, "workers": workers}
         how |= {"fps": fps, "ocr": ocr, "allow_code": allow_code, "engine": engine or None}
-        with bar(hidden=as_json) as progress:
-            report = index_folders(
-                folders,
-                index=where,
-                encoder=chosen,
-                progress=progress,
-                **how,
-            )
+        report = _indexed(folders, where, chosen, as_json, **how)
     enough = report.new or report.changed or report.unchanged >= _FEWEST
     if model != "default" and not report.stopped and enough:
         report.trust = _transferred(where, chosen, transfer, allow_code, as_json)
     tell(report, as_json)
     if report.absent:
         raise typer.Exit(3)
+
+
+def _indexed(
+    folders: list[str], where: Path | None, model: "Deferred", quiet: bool, **how: Any
+) -> "Report":
+    from avow.cli._progress import bar
+    from avow.retrieval.indexing import index_folders
+
+    with bar(hidden=quiet) as progress:
+        return index_folders(folders, index=where, encoder=model, progress=progress, **how)
 
 
 def open_named(name: str, device: str, allow_code: bool) -> "Encoder":

@@ -6,7 +6,6 @@ Run again, it does only what is new, changed, moved or deleted. Stopped or kille
 moment, it goes on where it was.
 """
 
-import os
 import sqlite3
 import time
 import warnings
@@ -28,9 +27,10 @@ from avow.core.vector_forms import check_form
 from avow.core.written_text import ReadText, open_reader
 from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
+from avow.retrieval.index_runs import RunSettings, folder_run, source_run
 from avow.retrieval.library import other_model
+from avow.retrieval.sharding.opening import only_folders
 from avow.retrieval.store.catalogue import current_models, sentences
-from avow.retrieval.store.changes import survey
 from avow.retrieval.store.engines import bring_up_to_date, forget_engines
 from avow.retrieval.store.generations import (
     begin,
@@ -48,7 +48,6 @@ from avow.retrieval.store.indexed_folders import (
     note_reading,
     reads_text,
 )
-from avow.retrieval.store.ingest import Run
 from avow.retrieval.store.lock import only_writer
 from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.near_duplicates import group_alike
@@ -82,6 +81,9 @@ class IndexOptions(TypedDict, total=False):
     one than before, all videos are read again."""
     ocr: bool | None
     """Whether text in pictures is recognised and kept, to be searched too; None: as before."""
+    in_units: bool | None
+    """Whether the work is cut into units (`retrieval/sharding`); None: where a source is no
+    folder of this machine."""
     allow_code: bool
     """Go on with an engine outside Avow that the index names; a given one needs no leave."""
 
@@ -97,6 +99,7 @@ class _Indexing:
     workers: int = 0
     fps: float | None = None
     ocr: bool | None = None
+    in_units: bool | None = None
     allow_code: bool = False
 
     @property
@@ -119,7 +122,7 @@ def index_folders(
     stop: Callable[[], bool] | None = None,
     **options: Unpack[IndexOptions],
 ) -> Report:
-    """Bring an index up to date with some folders.
+    """Bring an index up to date with some folders, or sources of another kind.
 
     rebuild: encode everything anew, or for a model that the index does not know; readers
     see the old state until all is done. dedupe: group near-duplicates. prune: forget
@@ -132,13 +135,15 @@ def index_folders(
     started = time.monotonic()
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps, kept_as)
-    plain = not (rebuild or dedupe) and (engine, kept_as, how.ocr) == (None, None, None)
+    in_units = not only_folders(folders) if how.in_units is None else how.in_units
+    same = (engine, kept_as, how.ocr) == (None, None, None)
+    plain = same and not (rebuild or dedupe or in_units)
     if isinstance(encoder, Deferred) and plain:
         nothing = unchanged(folders, index, encoder, how.fps)
         if nothing is not None:
             return nothing
-    read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
     _make_folder(index)
+    read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
     with only_writer(index), sentences(index), warnings.catch_warnings():
         # set once for all threads: warnings of image decoders do not concern the user
         warnings.simplefilter("ignore")
@@ -150,14 +155,12 @@ def index_folders(
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
             fps, told = _frame_rate(writer, index, how.fps, rebuild)
-            space = (writer.model, writer.generation)
-            changes = survey(link, folders, index, *space, read_text is not None)
-            cover(index, changes.walk.roots, anew=rebuild)
+            settings = RunSettings(how.batch, how.workers, prune, fps, read_text)
+            prepare = source_run if in_units else folder_run
+            run, covered = prepare(writer, opened, folders, index, settings)
+            cover(index, covered, anew=rebuild)
             note_frame_rate(index, fps)
             note_reading(index, read_text is not None)
-            workers = how.workers or _workers()
-            speed = (how.batch, workers)
-            run = Run(writer, opened, changes, *speed, prune, fps, read_text)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
                 allowed = True if how.allow_code else [engine or ""]
@@ -345,7 +348,3 @@ def _make_folder(index: Path) -> None:
             f"The index folder {str(index)!r} cannot be made ({error.strerror}). Expected a "
             "place to write to; name another one with --index."
         ) from error
-
-
-def _workers() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4

@@ -76,18 +76,29 @@ def render() -> str:
 
 def unit_costs(units: Units) -> str:
     rows = [
-        ["decode and encode a picture", f"{number(units.decoded)} a second on one H200 with "
-         f"{DECODING_CORES} cores"],
+        [
+            "decode and encode a picture",
+            f"{number(units.decoded)} a second on one H200 with {DECODING_CORES} cores",
+        ],
         ["the network alone", f"{number(units.encoded)} a second on one H200"],
-        ["a picture in the index", f"{number(units.bytes)} bytes with `int8x256`, "
-         f"{number(units.float_bytes)} with `float32`"],
-        ["exact search", f"{number(units.scanned / 1e9, 1)} GB a second on {units.cores} cores"],
+        [
+            "a picture in the index",
+            f"{number(units.bytes)} bytes with `int8x256`, "
+            f"{number(units.float_bytes)} with `float32`",
+        ],
+        [
+            "exact search",
+            f"{number(units.scanned / 1e9, 1)} GB a second on {units.cores} cores",
+        ],
         ["encode a query", f"{number(1000 * units.question, 1)} ms"],
         ["judge an answer", f"{number(1000 * units.trust, 1)} ms, whatever the size"],
         ["assumed: an H200 with its cores", f"{number(GPU_HOUR, 2)} dollars an hour"],
         ["assumed: a core", f"{number(CORE_HOUR, 2)} dollars an hour"],
-        ["assumed: SSD, memory", f"{number(GIGABYTE_MONTH, 2)} and {number(MEMORY_MONTH, 2)} "
-         "dollars a gigabyte and month"],
+        [
+            "assumed: SSD, memory",
+            f"{number(GIGABYTE_MONTH, 2)} and {number(MEMORY_MONTH, 2)} "
+            "dollars a gigabyte and month",
+        ],
         ["assumed: a catalogue", f"{number(CATALOGUE_BYTES)} bytes an item"],
     ]
     return figures.table(["what", "cost"], rows)
@@ -112,8 +123,10 @@ def sizes(units: Units) -> str:
         ["dollars to index", *_row(lambda n: hours[n] * GPU_HOUR)],
         [f"machines of {MACHINE_GB} GB that hold the vectors", *_row(lambda n: machines[n])],
         [f"exact search with {units.cores} cores each, s", *_row(lambda n: seconds[n], 1)],
-        ["the same with 64 cores each, at the same speed a core, s",
-         *_row(lambda n: seconds[n] * units.cores / 64, 2)],
+        [
+            "the same with 64 cores each, at the same speed a core, s",
+            *_row(lambda n: seconds[n] * units.cores / 64, 2),
+        ],
         ["memory, dollars a month", *_row(lambda n: gigabytes[n] * MEMORY_MONTH)],
         ["SSD, dollars a month", *_row(lambda n: stored[n] * GIGABYTE_MONTH)],
     ]

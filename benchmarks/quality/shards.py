@@ -27,7 +27,7 @@ from avow.retrieval.forms import count_words, one_form
 from avow.retrieval.store.model_folder import TOP
 from avow.trust.policy import Policy
 from avow.trust.shards import merge_best, merge_samples, smallest_hashes
-from avow.trust.top_k import SHOWN, HubStatistics, summarise_best
+from avow.trust.top_k import SHOWN, hub_statistics, summarise_best
 from benchmarks._lab import Lab
 from benchmarks._report import commit, keep
 
@@ -64,7 +64,7 @@ class Setting:
             ~np.isin(sample, best)[None],
             gallery,
             self.tau,
-            usual_best=HubStatistics.of_one(self.usual.of(best)),
+            usual_best=hub_statistics(self.usual, best[None]),
             usual_sample=self.usual.log_mean[:, sample].mean(0),
         )
         one = slice(query, query + 1)
