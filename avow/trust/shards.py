@@ -15,7 +15,7 @@ import numpy as np
 
 from avow.core.shapes import Float32, Int64, UInt64
 
-Best = tuple[Int64[np.ndarray, " k"], Float32[np.ndarray, " k"]]
+Best = tuple[Int64[np.ndarray, " _"], Float32[np.ndarray, " _"]]
 """Ids and scores of one query, best first."""
 
 

@@ -1,4 +1,4 @@
-"""The page "on paper to a billion": every figure follows from measured unit costs and prices."""
+"""The page "on paper to a billion": its figures follow from measured unit costs and prices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +11,9 @@ POWERS = {10**7: "10⁷", 10**8: "10⁸", 10**9: "10⁹"}
 GPU_HOUR, CORE_HOUR, GIGABYTE_MONTH, MEMORY_MONTH = 4.0, 0.04, 0.08, 3.0
 """Assumed prices in US dollars: an H200, a core, a gigabyte of SSD and one of memory."""
 DECODING_CORES = 16
+CORES = 64
 MACHINE_GB = 256
-"""Memory of one machine that holds vectors."""
+"""Of one machine that holds vectors: its cores and its memory."""
 CATALOGUE_BYTES = 700
 """Assumed for one item in a catalogue: path, sizes, checksums and their indexes."""
 
@@ -27,9 +28,10 @@ class Units:
     """Pictures a second of the network alone on one GPU."""
     float_bytes: int
     bytes: int
+    vector: int
+    """Bytes of these that a search compares."""
     scanned: float
-    """Bytes a second that an exact search compares on the measured machine."""
-    cores: int
+    """Bytes a second that one core compares in an exact search."""
     question: float
     """Seconds to encode a query."""
     trust: float
@@ -44,8 +46,8 @@ class Units:
             features["network_per_second"],
             forms["float32"]["bytes"],
             forms["int8x256"]["bytes"],
-            1e9 * compact["speed"]["gigabytes_a_second"],
-            compact["speed"]["threads"],
+            forms["int8x256"]["vector_bytes"],
+            1e9 * compact["speed"]["gigabytes_a_second_a_core"],
             search["encode"]["p50_ms"] / 1000,
             search["trust"]["p50_ms"] / 1000,
         )
@@ -55,17 +57,17 @@ def render() -> str:
     units = Units.measured()
     return figures.page(
         "On paper to a billion pictures",
-        "What an index of 10⁷, 10⁸ and 10⁹ pictures needs, worked out from unit costs that were "
-        "measured on one machine each. Nobody has run the larger sizes; prices are assumptions. "
-        "Measured sizes: [results](../results/scale.md).",
+        "What an index of 10⁷, 10⁸ and 10⁹ pictures needs, worked out from unit costs that "
+        "were measured on one machine each. Nobody has run the larger sizes; prices are "
+        "assumptions. Measured sizes: [results](../results/scale.md).",
         "## Unit costs",
         unit_costs(units),
         figures.source("features", "search_speed", "compact_vectors"),
         "## Bytes, machines, hours and money",
         sizes(units),
         f"Indexing is decoding: the network alone is {number(units.encoded / units.decoded)} "
-        f"times as fast as {DECODING_CORES} cores feed it, so more cores beside the GPU are worth "
-        "more than more GPUs. Exact search reads every vector once; its latency falls in "
+        f"times as fast as {DECODING_CORES} cores feed it, so more cores beside the GPU are "
+        "worth more than more GPUs. Exact search reads every vector once; its latency falls in "
         "proportion to the machines that share them, and its price does not.",
         "## What breaks first",
         figures.table(["pictures", "what breaks first", "what to do"], breaks(units)),
@@ -88,7 +90,7 @@ def unit_costs(units: Units) -> str:
         ],
         [
             "exact search",
-            f"{number(units.scanned / 1e9, 1)} GB a second on {units.cores} cores",
+            f"{number(units.scanned / 1e9, 1)} GB a second and core",
         ],
         ["encode a query", f"{number(1000 * units.question, 1)} ms"],
         ["judge an answer", f"{number(1000 * units.trust, 1)} ms, whatever the size"],
@@ -110,10 +112,9 @@ def sizes(units: Units) -> str:
     gigabytes = {size: size * units.bytes / 1e9 for size in SIZES}
     stored = {size: size * (units.bytes + CATALOGUE_BYTES) / 1e9 for size in SIZES}
     machines = {size: max(1, -(-gigabytes[size] // (0.8 * MACHINE_GB))) for size in SIZES}
-    seconds = {
-        size: size * units.bytes / units.scanned / machines[size] + units.question + units.trust
-        for size in SIZES
-    }
+    # what is usual for an item is read for the best alone
+    scan = {size: size * units.vector / units.scanned for size in SIZES}
+    answer = units.question + units.trust
     rows = [
         ["vectors, GB, `float32`", *_row(lambda n: n * units.float_bytes / 1e9)],
         ["vectors, GB, `int8x256`", *_row(lambda n: gigabytes[n])],
@@ -122,10 +123,14 @@ def sizes(units: Units) -> str:
         ["the same on 16 GPUs, hours", *_row(lambda n: hours[n] / 16, 1)],
         ["dollars to index", *_row(lambda n: hours[n] * GPU_HOUR)],
         [f"machines of {MACHINE_GB} GB that hold the vectors", *_row(lambda n: machines[n])],
-        [f"exact search with {units.cores} cores each, s", *_row(lambda n: seconds[n], 1)],
+        ["exact search: processor seconds a query", *_row(lambda n: scan[n], 1)],
         [
-            "the same with 64 cores each, at the same speed a core, s",
-            *_row(lambda n: seconds[n] * units.cores / 64, 2),
+            f"seconds to an answer with {CORES} cores a machine, if the memory keeps up",
+            *_row(lambda n: scan[n] / CORES / machines[n] + answer, 2),
+        ],
+        [
+            "dollars for a million exact searches",
+            *_row(lambda n: 1e6 * scan[n] / 3600 * CORE_HOUR),
         ],
         ["memory, dollars a month", *_row(lambda n: gigabytes[n] * MEMORY_MONTH)],
         ["SSD, dollars a month", *_row(lambda n: stored[n] * GIGABYTE_MONTH)],
@@ -149,13 +154,14 @@ def breaks(units: Units) -> list[list[str]]:
         [
             "10⁸",
             "indexing on one machine (days), and exact search on one machine (seconds)",
-            "`--ray` for indexing; a graph (`postgres` or `milvus`), or shards that each compare "
-            "their part",
+            "`--ray` for indexing; a graph (`postgres` or `milvus`), or shards that each "
+            "compare their part",
         ],
         [
             "10⁹",
             "one machine's memory for the vectors, and the time to read the pictures at all",
-            "a Milvus cluster; the judgement stays one, over merged similarities and one sample",
+            "a Milvus cluster; the judgement stays one, over merged similarities and one "
+            "sample",
         ],
     ]
 
