@@ -1,8 +1,10 @@
 """The page "on paper to a billion": its figures follow from measured unit costs and prices."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from avow.cli.index import index
 from benchmarks.pages import figures
 from benchmarks.pages.figures import number
 
@@ -153,8 +155,8 @@ def breaks(units: Units) -> list[list[str]]:
         ],
         [
             "10⁸",
-            "indexing on one machine (days), and exact search on one machine (seconds)",
-            "`--ray` for indexing; a graph (`postgres` or `milvus`), or shards that each "
+            "indexing on one machine, and exact search on one machine (seconds)",
+            "several machines that index; a graph (PostgreSQL or Milvus), or shards that each "
             "compare their part",
         ],
         [
@@ -167,25 +169,26 @@ def breaks(units: Units) -> list[list[str]]:
 
 
 def commands() -> list[str]:
-    return [
+    """For each size, with the options that `avow index` has."""
+    options = inspect.signature(index).parameters
+    ray = " --ray auto" if "ray" in options else ""
+    archive = "s3://archive" if ray else "/archive"
+    lines = [
         "10⁷ on one machine:",
         figures.command(
             "pip install 'avow[fast]'",
             "avow index /archive --vectors int8x256",
             "avow serve",
         ),
-        "10⁸ with a shared database, indexed by several machines:",
+        "10⁸ with PostgreSQL, which several machines search:",
         figures.command(
-            "pip install 'avow[pg,ray]'",
             "export AVOW_PG_DSN=postgresql://db/avow",
-            "avow index s3://archive --engine pgvector --ray auto",
-            "avow serve",
-        ),
-        "10⁹ with a cluster:",
-        figures.command(
-            "pip install 'avow[milvus,ray]'",
-            "export AVOW_MILVUS_URI=http://milvus:19530",
-            "avow index s3://archive --store milvus --ray auto",
+            f"avow index {archive} --engine pgvector{ray}",
             "avow serve",
         ),
     ]
+    if "store" in options:
+        milvus = f"avow index {archive} --store milvus{ray}"
+        cluster = figures.command("export AVOW_MILVUS_URI=http://milvus:19530", milvus)
+        return [*lines, "10⁹ with a Milvus cluster:", cluster]
+    return [*lines, "10⁹ needs a cluster that no command of this version fills."]
