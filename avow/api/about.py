@@ -64,6 +64,12 @@ async def jobs(here: Here) -> Jobs:
 @router.post("/jobs", status_code=202, responses={409: REFUSALS[404]})
 async def start_job(here: Here, asked: JobAsked) -> JobAnswer:
     """Scan an indexed folder again, or index one below the roots of `avow serve --root`."""
+    if here.by_many:
+        raise Refusal(
+            409,
+            "This server runs as several processes and scans nothing itself. Use `avow index` "
+            "or `avow watch` beside it; searches find what is new at once.",
+        )
     indexed = await here.reading.run(here.retriever.library.folders)
     chosen = asked.folder
     if chosen is not None and chosen not in indexed:

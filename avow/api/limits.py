@@ -46,6 +46,10 @@ class Limits:
     drain_seconds: float = 0.0
     """How long a server that is told to end goes on while it already says so: proxies that
     ask whether it is ready stop sending requests meanwhile."""
+    rate: float = 0.0
+    """Requests per second of one client, in the long run; 0: as many as it likes."""
+    burst: int = 200
+    """Requests that one client may send at once: a page asks for many pictures."""
     connections: int = 256
     """Open connections; for one more, the one that was silent longest is closed."""
     connections_per_client: int = 64

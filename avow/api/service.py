@@ -13,6 +13,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from avow.api.clients import Proxies
 from avow.api.jobs import JobList
 from avow.api.limits import Limits
 from avow.api.logs import LOG
@@ -56,6 +57,9 @@ class Service:
     jobs: JobList
     roots: tuple[str, ...] = ()
     """Real folders below which others may be chosen from the page."""
+    proxies: Proxies = field(default_factory=Proxies)
+    by_many: bool = False
+    """Whether other processes serve the same port: what one keeps, the next may be asked."""
     draining: Event = field(default_factory=Event)
     """Set when the server was told to end and finishes what it has begun."""
     exports: dict[str, list[int]] = field(default_factory=dict)
@@ -63,7 +67,12 @@ class Service:
 
     @classmethod
     def of(
-        cls, retriever: Retriever, limits: Limits, roots: Sequence[str | Path] = ()
+        cls,
+        retriever: Retriever,
+        limits: Limits,
+        roots: Sequence[str | Path] = (),
+        proxies: Proxies | None = None,
+        by_many: bool = False,
     ) -> "Service":
         def scan(
             folders: Sequence[str],
@@ -103,6 +112,8 @@ class Service:
             Thumbnails(limits.thumbnail_bytes, limits.pixels),
             JobList(scan, lambda: (retriever.library.refresh(), None)[1]),
             tuple(os.path.realpath(Path(root).expanduser()) for root in roots),
+            proxies or Proxies(),
+            by_many,
         )
 
     def tell_gauges(self) -> None:

@@ -136,8 +136,9 @@ class Library:
     def manifest(self) -> dict[str, Any]:
         """The model, and how its vectors are kept and searched."""
         state = self._state
-        storage = {"engine": state.engine, "half": state.half, "exact": state.searched.exact}
-        return self._about | storage
+        storage = {"engine": state.engine, "exact": state.searched.exact}
+        kept_as = {"vectors": state.form.name, "half": state.form.name == "float16"}
+        return self._about | storage | kept_as
 
     @property
     def _sealed(self) -> bool:
@@ -198,7 +199,7 @@ class Library:
         state = self._state
         rows = state.rows_of(ids, self.folder)
         state.vectors.check(rows)
-        return np.asarray(state.vectors.data[rows], np.float32)
+        return state.form.decode(state.vectors.data[rows])
 
     def usual(self, ids: Sequence[int] | Int64[np.ndarray, " items"]) -> Background | None:
         """What is usual for these items, where the model has a bank of queries for them."""
@@ -234,7 +235,7 @@ class Library:
         Comparing every row gives those scores for nothing; None where that is not done.
         """
         state = self._state
-        if state.engine != "exact" or state.half:
+        if state.engine != "exact" or state.form.name != "float32":
             nearest = self.search(query[None], k)
             return nearest[0][0], nearest[1][0], None
         state.vectors.check()

@@ -25,6 +25,11 @@ USERS = {
         "PostgreSQL server of the `pgvector` engine, such as `postgresql://user@host/database`.",
         "the engine cannot be used",
     ),
+    "AVOW_PRIVATE_ADDRESSES": (
+        "`1`: fetch pictures whose URLs stand in a Parquet table also from addresses inside "
+        "this machine and its network.",
+        "only from public addresses, or through the proxy that is set",
+    ),
     "AVOW_DEBUG": (
         "Any value: show the traceback of an error that is otherwise one sentence.",
         "one sentence and an exit code",

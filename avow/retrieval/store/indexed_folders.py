@@ -16,6 +16,7 @@ from avow.core import checksums
 from avow.core.documents import read_file
 from avow.core.errors import WrongIndex
 from avow.core.files import write_text
+from avow.core.storage import is_url
 
 FILE = "folders.json"
 _KEY, _RATE, _TEXT = "folders", "fps", "ocr"
@@ -135,7 +136,7 @@ def leads_out(path: str, folders: Sequence[str]) -> bool:
 def outside(index: Path, paths: set[str]) -> set[str]:
     """Indexed paths that are links out of the folders of an index, whose text is not shown."""
     folders = covered(index) if paths else []
-    return {path for path in paths if folders and leads_out(path, folders)}
+    return {path for path in paths if folders and not is_url(path) and leads_out(path, folders)}
 
 
 def _inside(path: str, folder: str) -> bool:
