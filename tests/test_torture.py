@@ -19,7 +19,9 @@ TRIES = {
     "bounded_files": 50,
     "damage": 14,
     "every_step": 14,
+    "health": 10,
     "no_traceback": 18,
+    "one_state": 90,
     "power_loss": 12,
     "strangers_files": 20,
     "whole_folders": 420,
@@ -29,8 +31,10 @@ FORKS: dict[str, tuple[str, ...]] = {
     "whole_folders": (),
     "power_loss": (),
     "every_step": ("opinions", "delete"),
+    "health": ("searches", "opinions"),
+    "one_state": (),
 }
-"""Promises that fork, which a process with threads should not, with what is tried here."""
+"""Promises that start processes, each in one of its own, with what is tried here."""
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the proofs use what Linux has")
 
 
@@ -75,7 +79,17 @@ def _acknowledged(counts):
     assert counts["with something acknowledged"] > 3
 
 
-CHECKS = {"damage": _told, "power_loss": _acknowledged, "whole_folders": _killed}
+def _asked(counts):
+    assert counts["answers of readers"] == 60 and counts["answers of servers"] == 30
+    assert counts["kills"] and counts["states that readers saw"] > 1
+
+
+CHECKS = {
+    "damage": _told,
+    "power_loss": _acknowledged,
+    "whole_folders": _killed,
+    "one_state": _asked,
+}
 """That the tries did what they are there for."""
 
 
