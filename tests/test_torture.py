@@ -86,9 +86,9 @@ def _asked(counts):
 
 CHECKS = {
     "damage": _told,
+    "one_state": _asked,
     "power_loss": _acknowledged,
     "whole_folders": _killed,
-    "one_state": _asked,
 }
 """That the tries did what they are there for."""
 
