@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import schemathesis
+import schemathesis.checks
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -97,7 +98,7 @@ def _some(operation: Any, number: int, seen: Batch) -> None:
         deadline=None,
         database=None,
         phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=list(HealthCheck),  # type: ignore[arg-type]
     )
     def ask(case: Any) -> None:
         answer = case.call_and_validate(checks=CHECKS, timeout=LONG)

@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any

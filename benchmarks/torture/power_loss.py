@@ -76,7 +76,7 @@ def _work(place: Path, home: Path) -> None:
             stream.write(json.dumps(what))
             stream.flush()
 
-        reader = None
+        reader, view = None, ""
         for view in _gallery.VIEWS:
             _gallery.show(place, view, photos)
             say(begun=view)
