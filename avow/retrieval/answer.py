@@ -11,6 +11,7 @@ from avow.core.verdicts import Verdict
 from avow.retrieval.understanding import Understanding
 from avow.trust.coherence import Number
 from avow.trust.policy import Judgements
+from avow.trust.top_k import SHOWN
 
 if TYPE_CHECKING:
     import pandas
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 ALIKE = 0.85
 """Answers with at least this share of the first one's probability fit as well as it."""
+SURE = 0.9
+"""Of the numbers of fitting items, one in ten lies below its interval, and one above."""
 _NUMBERS = "No One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve".split()
 
 
@@ -97,9 +100,16 @@ class HowMany:
     """Four out of five held-out queries had as many as between `low` and `high`."""
 
     @classmethod
-    def of(cls, number: Number) -> "HowMany":
-        """Of the first query."""
-        return cls(float(number.expected[0]), float(number.low[0]), float(number.high[0]))
+    def of(cls, number: Number, place: int = 0, anything: float = 1.0) -> "HowMany":
+        """Of one query. anything: the probability that one of its first ten fits.
+
+        One query in ten may have fewer than `low`. Where it is stated that none may fit as
+        often as that, none is the least.
+        """
+        expected, low, high = (
+            float(part[place]) for part in (number.expected, number.low, number.high)
+        )
+        return cls(expected, low if anything >= SURE else 0.0, high)
 
     def in_words(self, noun: str) -> str:
         """ "About 40 pictures fit." """
@@ -207,7 +217,8 @@ def in_words(
 ) -> str:
     """Why the verdict is what it is, from the numbers that are shown beside it.
 
-    noun: what was looked for. odd: whether the query is unlike those of the calibration.
+    judgements: of all hits that are judged, so that every page says the same. noun: what was
+    looked for. odd: whether the query is unlike those of the calibration.
     source: the model that the policy was transferred from, where it was.
     """
     parts = []
@@ -245,7 +256,8 @@ def _standing(probability: Float[ndarray, " shown"], noun: str) -> str:
     share = f"{100 * first:.0f} %"
     if alike == 1:
         return f"The first {noun} fits with a probability of {share}."
-    return f"{_count(alike)} {noun}s fit equally well, each with about {share}."
+    count = _count(alike) if alike < SHOWN else f"At least {alike}"  # no more are judged
+    return f"{count} {noun}s fit equally well, each with about {share}."
 
 
 def _rounded(number: float) -> int:

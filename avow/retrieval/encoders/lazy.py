@@ -96,7 +96,8 @@ def unchanged(
             row = link.execute(_CURRENT, [model.name, model.files]).fetchone()
             if row is None:
                 return None
-            changes = survey(link, folders, index, *row, reads_text(index))
+            model_and_rows = (row[0], row[1])
+            changes = survey(link, folders, index, *model_and_rows, reads_text(index))
             if not changes.nothing_to_do:
                 return None
             report = Report(unchanged=changes.unchanged, skipped=skipped_files(link))

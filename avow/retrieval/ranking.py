@@ -1,0 +1,72 @@
+"""Some queries at once: their best items, and their scores with these and with the sample.
+
+One query is the case of one row. All queries of a call search the same gallery.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from avow.core.shapes import Float32, Int64
+from avow.core.tracing import spanned
+from avow.retrieval.gallery import Gallery, QueryScores
+from avow.retrieval.library import Library
+from avow.retrieval.request import Candidates, Request
+from avow.trust.top_k import SHOWN
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The best items of every query, best first."""
+
+    gallery: Gallery
+    ids: Int64[np.ndarray, "queries hits"]
+    scores: Float32[np.ndarray, "queries hits"]
+    sampled: Float32[np.ndarray, "queries sample"] | None = None
+    """Scores of the gallery's sample, where they came with the search."""
+
+    @property
+    def first(self) -> Int64[np.ndarray, "queries judged"]:
+        """Those that are judged."""
+        return self.ids[:, :SHOWN]
+
+    def of(self, place: int) -> Candidates:
+        """Those of one query."""
+        return Candidates(self.gallery, self.ids[place], self.scores[place])
+
+
+@spanned("store")
+def rank(library: Library, gallery: Gallery, requests: Sequence[Request]) -> Ranked:
+    """requests: of one kind, filter and number of answers; with `but`, a single one."""
+    queries = np.stack([request.vector for request in requests])
+    if not len(gallery):
+        nothing = (len(requests), 0)
+        return Ranked(gallery, np.empty(nothing, np.int64), np.empty(nothing, np.float32))
+    most, but, sampled = max(requests[0].k, SHOWN), requests[0].but, None
+    wanted = most + (but is not None)
+    if gallery.whole and len(requests) == 1:
+        best, scores, watched = library.search_and_watch(queries[0], wanted, gallery.sampled)
+        ids, scores = best[None], scores[None]
+        sampled = None if watched is None else watched[None]
+    else:
+        ids, scores = library.search(queries, wanted, None if gallery.whole else gallery.ids)
+    if but is not None:
+        allowed = ids[0] != but
+        ids, scores = ids[:, allowed], scores[:, allowed]
+    return Ranked(gallery, ids[:, :most], scores[:, :most], sampled)
+
+
+def score(library: Library, requests: Sequence[Request], ranked: Ranked) -> QueryScores:
+    """Score the best items of every query in every view, and the sample of the gallery."""
+    first = ranked.first
+    best = library.vectors(first.ravel()).reshape(*first.shape, -1)
+    return QueryScores.of(
+        ranked.gallery,
+        np.stack([request.vector for request in requests]),
+        best,
+        first,
+        library.manifest["views"],
+        requests[0].but,
+        ranked.sampled,
+    )
