@@ -40,8 +40,8 @@ def forms() -> list[str]:
         f"{number(about['photographs'])} photographs. R@1 as a search shows its hits. ECE is "
         "that of P of the first ten, where only the caption's own photograph counts as right; "
         "others fit too, so that its change says more than its size. The directions of "
-        f"`int8x256` were fitted on reference queries and {number(about['fitted_on'])} training "
-        "photographs; how much these weigh beside the queries was chosen with a look at this "
+        f"`int8x256` were fitted on reference queries and {number(about['fitted_on'])} "
+        "training photographs; how much these weigh beside the queries was chosen with a look at this "
         "very split, among three values that hardly differed.",
         figures.table(
             ["--vectors", "bytes a picture", "R@1", "lost", "ECE", "moved by", "same verdict"],
@@ -89,7 +89,8 @@ def passes() -> list[str]:
         f"A search runs at {percent(row['of_a_pass'])} of the speed of a pass "
         f"({percent(row['of_a_pass_one_thread'])} with one thread): "
         f"{number(row['gigabytes_a_second_a_core'], 1)} GB a second and core. "
-        f"{percent(figures.load('compact_vectors')['aim'])} was the aim. The processor is {row['processor']}.",
+        f"{percent(figures.load('compact_vectors')['aim'])} was the aim. The processor "
+        f"is {row['processor']}.",
         figures.command("python -m benchmarks.speed.compact_vectors"),
     ]
 
