@@ -41,8 +41,8 @@ def forms() -> list[str]:
         "that of P of the first ten, where only the caption's own photograph counts as right; "
         "others fit too, so that its change says more than its size. The directions of "
         f"`int8x256` were fitted on reference queries and {number(about['fitted_on'])} "
-        "training photographs; how much these weigh beside the queries was chosen with a look at this "
-        "very split, among three values that hardly differed.",
+        "training photographs; how much these weigh beside the queries was chosen with a look "
+        "at this very split, among three values that hardly differed.",
         figures.table(
             ["--vectors", "bytes a picture", "R@1", "lost", "ECE", "moved by", "same verdict"],
             [

@@ -14,7 +14,6 @@ from safetensors.numpy import save_file
 from avow.assembly.model_files import damaged
 from avow.core import seals
 from avow.core.files import new_file
-from avow.core.places import packaged_folder
 from avow.core.searching import Encoder
 from avow.core.shapes import Float32
 from avow.core.vector_forms import fit_projection
@@ -28,11 +27,7 @@ def fitted(encoder: Encoder) -> Float32[np.ndarray, "kept dim"]:
     packed = _packed(encoder)
     if packed is not None:
         return packed
-    if encoder.bank:
-        queries = bank.encoded(encoder)
-    else:
-        texts = bank.texts(packaged_folder())
-        queries = np.asarray(encoder.encode_texts(texts), np.float32)
+    queries = bank.encoded(encoder) if encoder.bank else bank.usual_queries(encoder)
     return fit_projection(queries, encoder.views)
 
 
