@@ -20,6 +20,7 @@ import numpy as np
 from avow import indexes
 from avow.core import folder
 from avow.core.errors import BadData, WrongIndex, training_half
+from avow.core.files import make_folder
 from avow.core.folder import AllowCode
 from avow.core.places import DEFAULT, avow_home
 from avow.core.searching import Encoder
@@ -29,6 +30,7 @@ from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.index_runs import RunSettings, folder_run, source_run
 from avow.retrieval.library import other_model
+from avow.retrieval.sharding.cluster import Cluster
 from avow.retrieval.sharding.opening import only_folders
 from avow.retrieval.store.catalogue import current_models, sentences
 from avow.retrieval.store.engines import bring_up_to_date, forget_engines
@@ -81,9 +83,11 @@ class IndexOptions(TypedDict, total=False):
     one than before, all videos are read again."""
     ocr: bool | None
     """Whether text in pictures is recognised and kept, to be searched too; None: as before."""
-    in_units: bool | None
-    """Whether the work is cut into units (`retrieval/sharding`); None: where a source is no
-    folder of this machine."""
+    in_units: bool
+    """Whether the work is cut into units (`retrieval/sharding`) also where all sources are
+    folders of this machine and no cluster is given."""
+    cluster: Cluster | None
+    """Who encodes the units; None: this process."""
     allow_code: bool
     """Go on with an engine outside Avow that the index names; a given one needs no leave."""
 
@@ -99,8 +103,12 @@ class _Indexing:
     workers: int = 0
     fps: float | None = None
     ocr: bool | None = None
-    in_units: bool | None = None
+    in_units: bool = False
+    cluster: Cluster | None = None
     allow_code: bool = False
+
+    def for_a_run(self, prune: bool, fps: float, read_text: ReadText | None) -> RunSettings:
+        return RunSettings(self.batch, self.workers, prune, fps, read_text, self.cluster)
 
     @property
     def kept_as(self) -> str | None:
@@ -135,7 +143,7 @@ def index_folders(
     started = time.monotonic()
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps, kept_as)
-    in_units = not only_folders(folders) if how.in_units is None else how.in_units
+    in_units = how.in_units or how.cluster is not None or not only_folders(folders)
     same = (engine, kept_as, how.ocr) == (None, None, None)
     plain = same and not (rebuild or dedupe or in_units)
     if isinstance(encoder, Deferred) and plain:
@@ -155,7 +163,7 @@ def index_folders(
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
             fps, told = _frame_rate(writer, index, how.fps, rebuild)
-            settings = RunSettings(how.batch, how.workers, prune, fps, read_text)
+            settings = how.for_a_run(prune, fps, read_text)
             prepare = source_run if in_units else folder_run
             run, covered = prepare(writer, opened, folders, index, settings)
             cover(index, covered, anew=rebuild)
@@ -342,7 +350,7 @@ def _check(batch: int, engine: str | None, fps: float | None, kept_as: str | Non
 
 def _make_folder(index: Path) -> None:
     try:
-        index.mkdir(parents=True, exist_ok=True)
+        make_folder(index)
     except OSError as error:
         raise BadData(
             f"The index folder {str(index)!r} cannot be made ({error.strerror}). Expected a "
