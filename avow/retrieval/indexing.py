@@ -11,6 +11,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,8 @@ from avow.core.written_text import open_reader
 from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.library import other_model
+from avow.retrieval.opening import open_shared
+from avow.retrieval.shared_indexing import How, index_shared
 from avow.retrieval.store.catalogue import current_models, sentences
 from avow.retrieval.store.changes import survey
 from avow.retrieval.store.engines import bring_up_to_date, forget_engines
@@ -40,6 +43,7 @@ from avow.retrieval.store.near_duplicates import group_alike
 from avow.retrieval.store.repair import open_for_writing
 from avow.retrieval.store.report import Progress, Report
 from avow.retrieval.store.writer import Writer
+from avow.retrieval.store_contract import SharedStore
 from avow.retrieval.transfer import trust_after_indexing
 
 BATCH = 64
@@ -104,6 +108,11 @@ def index_folders(
     how = _Indexing(**options)
     engine, half = how.engine, how.half
     started = time.monotonic()
+    if (store := open_shared(index)) is not None:
+        if dedupe or how.ocr:
+            raise _not_shared(store.address, "--dedupe" if dedupe else "--ocr")
+        told = (progress or (lambda _: None), stop or (lambda: False))
+        return _index_shared(store, folders, encoder, how, rebuild, prune, *told)
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps)
     plain = not (rebuild or dedupe or how.ocr) and engine is None and half is None
@@ -187,6 +196,32 @@ def index(
     )
     report.trust = trust_after_indexing(place, chosen, allow_code=allow_code)
     return report
+
+
+def _index_shared(
+    store: SharedStore,
+    folders: Sequence[str | Path],
+    encoder: Encoder | Deferred,
+    how: _Indexing,
+    rebuild: bool,
+    prune: bool,
+    progress: Callable[[Progress], None],
+    stop: Callable[[], bool],
+) -> Report:
+    _check(how.batch, None, how.fps)
+    shared = How(
+        *(how.engine, how.half, how.batch, how.workers or _workers(), how.fps, rebuild, prune)
+    )
+    opened = encoder.open() if isinstance(encoder, Deferred) else encoder
+    with closing(store):
+        return index_shared(store, folders, opened, shared, progress, stop)
+
+
+def _not_shared(address: str, option: str) -> BadData:
+    return BadData(
+        f"{option} is not possible with the store {address!r}. Expected an index folder for "
+        "it; leave it out, or index to a folder."
+    )
 
 
 def make_empty(index: Path | None, encoder: Encoder) -> Path:

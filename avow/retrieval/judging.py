@@ -11,8 +11,8 @@ from avow.core.shapes import Float
 from avow.retrieval.answer import Hit, HowMany, Verdict, in_words
 from avow.retrieval.gallery import QueryScores
 from avow.retrieval.leaving_out import leave_out
-from avow.retrieval.library import Library
 from avow.retrieval.moments import has_videos, join_moments
+from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.request import Candidates, Request, shown_hits
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
@@ -35,7 +35,7 @@ def judge(
     request: Request,
     candidates: Candidates,
     scores: QueryScores,
-    library: Library,
+    library: OpenIndex,
     encoder: Encoder,
     unwanted: Float[np.ndarray, " items"] | None = None,
 ) -> Judged:

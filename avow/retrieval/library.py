@@ -11,7 +11,6 @@ another process may add to it.
 import sqlite3
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from avow.core.places import avow_home
 from avow.core.searching import Encoder, Ids, Nearest, Queries
 from avow.core.shapes import Float32, Int64
 from avow.core.written_text import WrittenTexts
+from avow.retrieval.open_index import Choice, Found, OpenIndex, Skipped
 from avow.retrieval.store.catalogue import (
     changing,
     check_rows,
@@ -48,21 +48,13 @@ from avow.retrieval.store.row_checksums import damaged, is_sealed
 from avow.retrieval.store.similarity import checked_scores
 from avow.retrieval.store.state import State, current, no_item, read_state, replaced
 from avow.retrieval.where import Where
+from avow.trust.evidence_sum import Reference
 
 _AT_ONCE = 500
 _WRITTEN = "SELECT id, text FROM items WHERE gone = 0 AND kind = 'image' AND text > ''"
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """A file that is not in the index, and why."""
-
-    path: str
-    why: str
-    when: float
-
-
-class Library:
+class Library(OpenIndex):
     """An index folder opened for one model."""
 
     def __init__(
@@ -120,11 +112,12 @@ class Library:
     def __enter__(self) -> "Library":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __len__(self) -> int:
         return len(self._state.live_ids)
+
+    @property
+    def address(self) -> str:
+        return str(self.folder)
 
     @property
     def fingerprint(self) -> str:
@@ -145,10 +138,6 @@ class Library:
         # wait for the other, one for SQLite and one for the interpreter, and all others too
         with self._lock:
             return is_sealed(self._link)
-
-    @property
-    def dim(self) -> int:
-        return self._about["dim"]
 
     def items(self, ids: Sequence[int] | Int64[np.ndarray, " items"]) -> list[Item]:
         """The items with these numbers, in this order."""
@@ -171,6 +160,17 @@ class Library:
             return ids
         passing = choose(self.folder, where, kind, len(ids), self._filters)
         return ids[np.isin(ids, passing)]
+
+    def choose(self, where: Where | None, kind: str, most: int) -> Choice:
+        ids = np.sort(self.find(where, kind))
+        sampled = ids[Reference.draw(len(ids), most).ids]
+        return Choice(len(ids), len(ids) == len(self), sampled, where, kind, ids)
+
+    def nearest(self, query: Float32[np.ndarray, " dim"], k: int, choice: Choice) -> Found:
+        if choice.whole:
+            return Found(*self.search_and_watch(query, k, choice.sampled))
+        ids, scores = self.search(query[None], k, choice.ids)
+        return Found(ids[0], scores[0])
 
     def written(self, text: str) -> list[int]:
         """Pictures in which the words of a text are written, those as they stand first."""
@@ -300,10 +300,6 @@ class Library:
     def set_feedback(self, query: dict[str, Any], item_id: int, good: bool | None) -> None:
         """Keep an opinion on an answer in place of an earlier one; None takes it back."""
         set_feedback(self.folder, query, item_id, good, replace=True)
-
-    def retract(self, query: dict[str, Any], item_id: int) -> None:
-        """Remove all feedback on an answer."""
-        set_feedback(self.folder, query, item_id, None, replace=True)
 
     def record(self, query: dict[str, Any], item_id: int, good: bool) -> None:
         """Add feedback on an answer, beside earlier feedback on it."""

@@ -10,8 +10,9 @@ from avow.retrieval.answer import Hit
 from avow.retrieval.commonness import commonness
 from avow.retrieval.forms import count_words
 from avow.retrieval.gallery import Gallery
-from avow.retrieval.library import Item, Library
+from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.question import Style
+from avow.retrieval.store.items import Item
 from avow.retrieval.understanding import Understanding
 from avow.retrieval.where import Where
 from avow.trust.judgements import Judgements
@@ -73,10 +74,12 @@ class Candidates:
     scores: Float32[np.ndarray, " hits"]
     sampled: Float32[np.ndarray, " sample"] | None = None
     """Scores of the gallery's sample, where they came with the search."""
+    missing: tuple[str, ...] = ()
+    """Sentences on parts of the index that did not answer."""
 
 
 def shown_hits(
-    library: Library, candidates: Candidates, k: int, judgements: Judgements | None
+    library: OpenIndex, candidates: Candidates, k: int, judgements: Judgements | None
 ) -> tuple[Hit, ...]:
     """The first k: by probability where it is known, behind them by similarity."""
     ids = candidates.ids
@@ -93,7 +96,7 @@ def shown_hits(
     )
 
 
-def written_hits(library: Library, request: Request, text: str) -> tuple[Hit, ...]:
+def written_hits(library: OpenIndex, request: Request, text: str) -> tuple[Hit, ...]:
     """The first k pictures in which the words of a text are written."""
     ids = library.written(text)
     if ids:

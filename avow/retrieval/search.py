@@ -30,7 +30,8 @@ from avow.retrieval.gallery import Gallery, QueryScores
 from avow.retrieval.item_pictures import open_item
 from avow.retrieval.judging import Judged, judge
 from avow.retrieval.leaving_out import probability_of
-from avow.retrieval.library import Library
+from avow.retrieval.open_index import OpenIndex
+from avow.retrieval.opening import open_library
 from avow.retrieval.question import (
     ClipFile,
     Kind,
@@ -48,6 +49,7 @@ from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
 
 _GALLERIES_KEPT = 4  # of as many filters, the samples stay in memory
+_PARTIAL = "Part of the index did not answer, so this answer is partial and not judged."
 _NOT_CALIBRATED = "This kind of search is not calibrated yet."
 
 
@@ -62,7 +64,7 @@ class Retriever:
 
     def __init__(
         self,
-        library: Library,
+        library: OpenIndex,
         encoder: Encoder | None = None,
         device: str = "cpu",
         *,
@@ -87,7 +89,8 @@ class Retriever:
     ) -> "Retriever":
         """Open an index to search it.
 
-        folder: an index; default: the one under AVOW_HOME. model: default: the index's.
+        folder: an index, or a store such as "postgres:archive"; default: the one under
+        AVOW_HOME. model: default: the index's.
         threads: that encode one question; 0: one per core.
         Nothing heavy is loaded before it is needed. allow_code: import the modules outside
         Avow that the index or its model names, and download what they name. Both only for
@@ -97,11 +100,10 @@ class Retriever:
             >>> result.hits[0].path.endswith("chelsea.png")
             True
         """
-        place = None if folder is None else Path(folder)
         encoder = None
         if model is not None:
             encoder = open_encoder(model, device, threads=threads, allow_code=allow_code)
-        library = Library.open(place, encoder, allow_code=allow_code)
+        library = open_library(folder, encoder, allow_code=allow_code)
         return cls(library, encoder, device, threads=threads, allow_code=allow_code)
 
     @property
@@ -287,17 +289,12 @@ class Retriever:
         gallery = self._gallery(request.where, request.kind)
         if not len(gallery):
             return Candidates(gallery, np.empty(0, np.int64), np.empty(0, np.float32))
-        most, but, sampled = max(request.k, SHOWN), request.but, None
+        most, but = max(request.k, SHOWN), request.but
         wanted = most + (but is not None)
-        if gallery.whole:
-            ids, scores, sampled = self.library.search_and_watch(
-                request.vector, wanted, gallery.sampled
-            )
-        else:
-            nearest = self.library.search(request.vector[None], wanted, gallery.ids)
-            ids, scores = nearest[0][0], nearest[1][0]
+        found = self.library.nearest(request.vector, wanted, gallery.choice)
+        ids, scores, about = found.ids, found.scores, (found.sampled, found.missing)
         allowed = ids != but if but is not None else np.ones(len(ids), bool)
-        return Candidates(gallery, ids[allowed][:most], scores[allowed][:most], sampled)
+        return Candidates(gallery, ids[allowed][:most], scores[allowed][:most], *about)
 
     def _score(self, request: Request, candidates: Candidates) -> QueryScores:
         """Score the best items in every view, and the sample of the gallery."""
@@ -309,6 +306,10 @@ class Retriever:
     def _judge(self, request: Request, candidates: Candidates, scores: QueryScores) -> Judged:
         try:
             policy = self.policy(request.style)
+            if candidates.missing:
+                hits = shown_hits(self.library, candidates, request.k, None)
+                why = f"{_PARTIAL} {' '.join(candidates.missing)}"
+                return Judged("unjudged", None, None, why, hits)
             if policy is not None:
                 unwanted = None
                 if request.leaving is not None:
@@ -380,11 +381,11 @@ def _trust(judgements: Judgements, empty: bool) -> float:
     return float((judgements.present if empty else judgements.confidence)[0])
 
 
-def _same_model(encoder: Encoder, library: Library) -> None:
+def _same_model(encoder: Encoder, library: OpenIndex) -> None:
     if encoder.fingerprint != library.manifest["fingerprint"]:
         raise WrongIndex(
             f"The model {encoder.name!r} has changed since the index in "
-            f"{str(library.folder)!r} was made. Vectors of two models cannot be compared; "
+            f"{library.address!r} was made. Vectors of two models cannot be compared; "
             "index the folders again with `avow index --rebuild`."
         )
 

@@ -7,7 +7,7 @@ A video is decoded when its turn comes, beside the encoder, as its segments depe
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -226,31 +226,34 @@ class Run:
     def _flush(self) -> None:
         if self.waiting:
             entries, self.waiting = self.waiting, []
-            self.writer.file(entries, self._encoded(entries))
-
-    def _encoded(self, entries: list[Entry]) -> Float32[np.ndarray, "items dim"]:
-        out = np.empty((len(entries), self.encoder.dim), np.float32)
-        pixels, texts = [], []
-        for place, entry in enumerate(entries):
-            if entry.fresh.vector is not None:
-                out[place] = entry.fresh.vector
-            else:
-                (texts if entry.fresh.pixels is None else pixels).append(place)
-        if pixels:
-            stacked = np.stack([np.asarray(entries[n].fresh.pixels) for n in pixels])
-            out[pixels] = self.encoder.encode_prepared(stacked)
-        if texts:
-            written = [(entries[n].fresh.text or "")[:LONGEST_TEXT] for n in texts]
-            out[texts] = self.encoder.encode_texts(written)
-        if not np.isfinite(out).all():
-            raise BadFeatures(
-                f"The model {self.encoder.name!r} gave NaN or infinite numbers. Expected "
-                "finite vectors; its weights are damaged."
-            )
-        return out
+            fresh = [entry.fresh for entry in entries]
+            self.writer.file(entries, encode_items(self.encoder, fresh))
 
     def _space(self) -> tuple[str, int]:
         return self.writer.model, self.writer.generation
+
+
+def encode_items(encoder: Encoder, items: Sequence[Fresh]) -> Float32[np.ndarray, "items dim"]:
+    """The vectors of items, those that have one already included."""
+    out = np.empty((len(items), encoder.dim), np.float32)
+    pixels, texts = [], []
+    for place, fresh in enumerate(items):
+        if fresh.vector is not None:
+            out[place] = fresh.vector
+        else:
+            (texts if fresh.pixels is None else pixels).append(place)
+    if pixels:
+        stacked = np.stack([np.asarray(items[n].pixels) for n in pixels])
+        out[pixels] = encoder.encode_prepared(stacked)
+    if texts:
+        written = [(items[n].text or "")[:LONGEST_TEXT] for n in texts]
+        out[texts] = encoder.encode_texts(written)
+    if not np.isfinite(out).all():
+        raise BadFeatures(
+            f"The model {encoder.name!r} gave NaN or infinite numbers. Expected "
+            "finite vectors; its weights are damaged."
+        )
+    return out
 
 
 # what was marked as gone in this run still has its row
