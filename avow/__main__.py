@@ -2,4 +2,5 @@
 
 from avow.cli import main
 
-main()
+if __name__ == "__main__":  # a process of `avow serve --processes` imports this too
+    main()

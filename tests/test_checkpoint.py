@@ -11,7 +11,7 @@ from avow.assembly import checkpoint
 from avow.assembly.model import Model
 from avow.core.errors import BadData, BadFeatures, NoRoom, WrongCheckpoint
 from avow.core.opinion import Opinion
-from benchmarks.quality.damage_model import toy_model
+from benchmarks.torture._model_damage import toy_model
 
 
 @pytest.fixture

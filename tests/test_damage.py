@@ -22,7 +22,6 @@ from avow.retrieval.store.catalogue import open_catalogue
 from avow.retrieval.store.indexed_folders import covered
 from avow.retrieval.store.inspection import AGAIN, REBUILD, catalogue_damage, inspect_index
 from avow.retrieval.where import Where
-from benchmarks.quality import damage
 
 __all__ = ["command"]  # the fixture
 ROOT = Path(__file__).parent.parent
@@ -551,14 +550,3 @@ def test_the_command_says_what_is_damaged(command, index, tmp_path):
     assert found["damage"][0]["run"] == REBUILD
     code, out, err = command("check", tmp_path / "nowhere")
     assert (code, out) == (1, "") and "There is no index" in err
-
-
-COUNT = 60 if os.environ.get("AVOW_LONG_TESTS") else 18
-
-
-@pytest.mark.slow
-def test_random_damages_are_told_or_harmless(tmp_path):
-    """`benchmarks/quality/damage.py` draws a thousand."""
-    found = damage.damaged_indexes(tmp_path, COUNT, seed=1)
-    assert found["wrong"] == [] and found["told"] + found["harmless"] == COUNT
-    assert found["told"] > COUNT // 3 and found["repaired"] == found["repairs"] > 0

@@ -1,9 +1,7 @@
 """A kill, a full disk or a second writer leaves the old content or the new one, whole."""
 
 import errno
-import json
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,44 +14,6 @@ from avow.core.errors import NoRoom
 
 ROOT = Path(__file__).parent.parent
 needs_fork = pytest.mark.skipif(os.name == "nt", reason="Windows has no fork and no SIGKILL")
-
-
-@pytest.fixture(scope="module")
-def kills() -> dict:
-    """The figures of the benchmark's short form, in memory where the system has such a disk."""
-    words = ("benchmarks.quality.folder_kills", "--print", "--kills", "12")
-    memory = {"TMPDIR": "/dev/shm"} if os.access("/dev/shm", os.W_OK) else {}
-    environment = {**os.environ, **memory}
-    done = subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@needs_fork
-@pytest.mark.parametrize("way", ["exchange", "moving", "copying"])
-def test_a_kill_at_any_operation_leaves_the_old_folder_or_the_new_one(kills, way):
-    figures = kills["at_every_operation"][way]
-    assert figures["broken"] == 0
-    assert figures["old"] + figures["new"] == figures["kills"] > 20
-    assert figures["old"] and figures["new"]
-    assert figures["left_over"] == 0
-
-
-@needs_fork
-@pytest.mark.parametrize("way", ["exchange", "moving", "copying"])
-def test_a_kill_at_a_random_moment_leaves_the_old_folder_or_the_new_one(kills, way):
-    assert kills["at_random"][way] == {
-        "kills": 4,
-        "old_or_new": 4,
-        "broken": 0,
-        "left_over": 0,
-    }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems are asked in other words")

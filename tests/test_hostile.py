@@ -6,35 +6,31 @@ import os
 import shutil
 import sqlite3
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 import torch
-from search_samples import save_toy
+from search_samples import ColourEncoder, save_pictures, save_toy
 from torch import nn
 
 from avow.assembly.model import Model
+from avow.assembly.published_checkpoint import read_checkpoint
 from avow.core import checksums, fingerprint
 from avow.core.bounded import Bounded, TooLarge
 from avow.core.documents import DEEPEST, parse_object, read_file, read_object
 from avow.core.errors import AvowError, WrongCheckpoint, WrongIndex, WrongTrust
 from avow.indexes.faiss import Faiss
+from avow.retrieval.indexing import index_folders
+from avow.retrieval.library import Library
+from avow.retrieval.store import state
 from avow.retrieval.store.catalogue import _connected
 from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.rows import Rows
 from avow.trust.policy import Policy
-from benchmarks.quality import hostile
+from benchmarks.torture import _mutations, strangers_files
 
 ROOT = Path(__file__).parent.parent
-COUNT = 100 if os.environ.get("AVOW_LONG_TESTS") else 30
-
-
-@pytest.mark.filterwarnings("ignore")  # a damaged picture or a torn file may warn as it likes
-def test_what_a_stranger_changed_does_nothing(tmp_path):
-    """`benchmarks/quality/hostile.py` opens two thousand."""
-    figures = hostile.attack(tmp_path, count=COUNT, seed=1)
-    assert sum(figures["opened"].values()) == COUNT
-    assert figures["events"] == [] and figures["tracebacks"] == []
 
 
 @pytest.mark.parametrize("name", ["..", "../other", "/tmp", "", "a\0b", "a/b"])
@@ -111,7 +107,7 @@ def test_the_watch_sees_what_it_is_there_for(tmp_path):
 
     for name in ("avowtest_evil", "avowtest_worse"):
         (tmp_path / f"{name}.py").write_text("x = 1\n")
-    watch = hostile.WATCH
+    watch = strangers_files.WATCH
     watch.roots, watch.home = frozenset(sys.modules), str(tmp_path / "home")
     watch.hostile = str(tmp_path)
     sys.path.insert(0, str(tmp_path))
@@ -257,6 +253,33 @@ def test_json_may_have_levels(tmp_path):
     assert read_object(tmp_path / "a.json")
     with pytest.raises(ValueError, match="deeply"):
         parse_object('{"a":' * (deep + 1) + "{}" + "}" * (deep + 1))
+
+
+def test_an_archive_with_a_name_that_is_no_text_is_a_sentence(tmp_path):
+    file = tmp_path / "model.pt"
+    torch.save({"model": {"a": torch.ones(2)}, "opt": {}}, file)
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("\u00fc", b"")  # its name is marked as UTF-8
+    data = file.read_bytes()
+    file.write_bytes(data.replace("\u00fc".encode(), b"\xfc\xfc"))
+    with pytest.raises(WrongCheckpoint, match="cut short or damaged"):
+        read_checkpoint(file)
+
+
+def test_a_catalogue_names_no_more_rows_than_the_files_have(tmp_path, monkeypatch):
+    """Ten thousand million rows would take eighty gigabytes."""
+    save_pictures(tmp_path / "photos", 2)
+    index_folders([tmp_path / "photos"], index=tmp_path / "index", encoder=ColourEncoder())
+    path = tmp_path / "index" / "catalogue.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as link:
+        link.execute("UPDATE generations SET rows = 10000000000")
+        link.commit()
+    _mutations._seal_rows(path)
+    asked: list[int] = []
+    monkeypatch.setattr(state.np, "full", lambda shape, *_: asked.append(shape))
+    with pytest.raises(WrongIndex, match="Expected at least"):
+        Library.open(tmp_path / "index")
+    assert asked == []
 
 
 def test_faiss_reads_only_what_is_written_here(tmp_path):

@@ -512,7 +512,7 @@ def test_a_rebuild_that_was_stopped_goes_on_or_is_given_up(photos, index):
 def test_precision_changes_only_with_a_rebuild(photos, index):
     run(photos, index, half=True)
     assert run(photos, index).unchanged == 6
-    with pytest.raises(WrongIndex, match=r"half precision.*--rebuild"):
+    with pytest.raises(WrongIndex, match=r"as float16.*--rebuild"):
         run(photos, index, half=False)
 
 

@@ -15,8 +15,11 @@ import avow
 from avow.core.errors import MissingExtra
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
+from avow.retrieval.library import Library
+from avow.retrieval.request import Page
 from avow.retrieval.search import Retriever
 from avow.retrieval.tables import COLUMNS
+from avow.trust.policy import Policy
 
 ABSENT = "a submarine under the ice"
 
@@ -96,9 +99,78 @@ def test_search_many_gives_what_single_searches_give(retriever, monkeypatch):
     assert len(calls) == 1 and len(calls[0]) > len(set(TEXTS)) - 1  # one batch, and no other
     for one, many in zip(one_by_one, together, strict=True):
         assert (one.query, one.verdict, one.why) == (many.query, many.verdict, many.why)
-        assert [hit.path for hit in one.hits] == [hit.path for hit in many.hits]
-        ours, theirs = ([hit.similarity for hit in found.hits] for found in (one, many))
-        assert np.allclose(ours, theirs, atol=1e-4)
+        ours, theirs = (found.hits or found.near_misses for found in (one, many))
+        assert [hit.path for hit in ours] == [hit.path for hit in theirs]
+        numbers = np.array(
+            [
+                [[hit.similarity, hit.p_relevant] for hit in found] + [[about.trust] * 2]
+                for found, about in ((ours, one), (theirs, many))
+            ]
+        )
+        assert np.allclose(*numbers, atol=1e-3)
+        assert one.uncertainty.u == pytest.approx(many.uncertainty.u, abs=1e-4)
+
+
+def test_search_many_searches_and_judges_in_one_pass(retriever, monkeypatch):
+    """How often the index is searched and the policy asked does not grow with the texts."""
+    calls = []
+
+    def count(owner, name):
+        real = getattr(owner, name)
+
+        def counted(self, *arguments, **options):
+            calls.append(name)
+            return real(self, *arguments, **options)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    for owner, names in {
+        Library: ("search", "search_and_watch", "items", "vectors", "usual", "refresh"),
+        Policy: ("read", "judge", "number"),
+    }.items():
+        for name in names:
+            count(owner, name)
+    texts = [f"a {colour} {thing}" for colour in ("red", "blue") for thing in ("cat", "cup")]
+    retriever.search_many(texts[:2])
+    of_two, calls[:] = sorted(calls), []
+    retriever.search_many(texts * 5)
+    assert sorted(name for name in calls if name != "items") == [
+        name for name in of_two if name != "items"
+    ]
+    assert calls.count("judge") == calls.count("search") == 1
+    calls.clear()
+    monkeypatch.setattr("avow.retrieval.search.MANY", 8)  # what bounds the memory
+    assert len(retriever.search_many(texts * 5)) == 20 and calls.count("search") == 3
+    assert retriever.search_many([]) == []
+
+
+@pytest.mark.parametrize("text", ["a cat", "a red wall with no door", ABSENT, "a wall"])
+def test_every_page_says_the_same(retriever, text):
+    """Verdict, probabilities and sentences do not depend on how far one has scrolled."""
+    whole = retriever.search(text, k=3)
+    everything = retriever.search(text, k=len(retriever.library))
+    seen = []
+    for offset in (0, 3, 6, 9, 12, 99):
+        page = retriever.search(text, k=Page(3, offset))
+        assert (page.verdict, page.why, page.trust) == (whole.verdict, whole.why, whole.trust)
+        assert page.how_many == whole.how_many and page.uncertainty == whole.uncertainty
+        seen += page.hits or page.near_misses
+    assert tuple(seen[:13]) == (everything.hits or everything.near_misses)[:13]
+    assert everything.why == whole.why and everything.verdict == whole.verdict
+
+
+@pytest.mark.parametrize("text", ["a cat", "a red wall with no door", ABSENT, "a wall", "red"])
+def test_single_answers_and_the_whole_agree(retriever, text):
+    """The whole is as likely as its best answer at least, and as their sum at most."""
+    for k in (1, 2, 5, 12):
+        result = retriever.search(text, k=k)
+        stated = [hit.p_relevant for hit in result.hits or result.near_misses]
+        assert stated == sorted(stated, reverse=True)
+        if result.verdict != "nothing_found":
+            assert stated[0] - 1e-9 <= result.trust <= sum(stated[:10]) + 1e-9
+        if result.how_many is not None:
+            assert result.how_many.expected >= sum(stated) - 1e-6
+            assert result.how_many.low <= result.how_many.expected <= result.how_many.high
 
 
 def test_asearch_leaves_the_loop_free(retriever):

@@ -147,10 +147,12 @@ def test_u_of_other_evidence(retriever, kind):
     library, query = retriever.library, ColourEncoder().encode_texts(["red"])
     gallery = galleries.Gallery.of(library, None, "image")
     ids = library.search(query, 32, gallery.choice.ids)[0][0]
-    scores = galleries.QueryScores.of(gallery, query[0], library.vectors(ids), ids, views=1)
+    scores = galleries.QueryScores.of(
+        gallery, query, library.vectors(ids)[None], ids[None], views=1
+    )
     every = torch.from_numpy(query @ library.vectors(gallery.choice.ids).T)
     expected = Opinion.from_similarity(every, 0.05, kind).uncertainty
-    assert scores.uncertainty(0.05, kind) == pytest.approx(float(expected), rel=1e-4)
+    assert scores.uncertainty(0.05, kind)[0] == pytest.approx(float(expected), rel=1e-4)
 
 
 def test_trust_sees_what_whole_rows_would_show(tmp_path):
@@ -161,8 +163,8 @@ def test_trust_sees_what_whole_rows_would_show(tmp_path):
     library = Library.open(tmp_path / "index", encoder)
     gallery, query = galleries.Gallery.of(library, None, "image"), encoder.encode_texts(["red"])
     ids, _, watched = library.search_and_watch(query[0], SHOWN, gallery.sampled)
-    best = library.vectors(ids)
-    scores = galleries.QueryScores.of(gallery, query[0], best, ids, views=2, sampled=watched)
+    best = (library.vectors(ids)[None], ids[None])
+    scores = galleries.QueryScores.of(gallery, query, *best, views=2, sampled=watched[None])
     summary = scores.summary(encoder.tau, library.usual(ids), gallery.usual)
     items = library.vectors(gallery.choice.ids).reshape(60, 2, -1)
     asked = query.reshape(2, -1)
@@ -211,7 +213,7 @@ def test_u_of_a_sample_is_the_estimate_that_has_bounds(place, monkeypatch):
     query = ColourEncoder().encode_texts(["red"])
     ids, best = retriever.library.search(query, 32, gallery.choice.ids)
     sampled = query @ retriever.library.vectors(gallery.sampled).T
-    expected = evidence_sum(best, sampled, gallery.left(ids[0]), PICTURES, 0.05)
+    expected = evidence_sum(best, sampled, gallery.left(ids), PICTURES, 0.05)
     assert found == pytest.approx(float(expected.uncertainty[0]), rel=1e-4)
     assert expected.uncertainty_low[0] < expected.uncertainty_high[0]
 

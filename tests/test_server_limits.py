@@ -20,6 +20,7 @@ from PIL import Image
 from serving import wait_until
 
 from avow.api import Limits, connections, create_app
+from avow.api.clients import Address, address_of
 from avow.core.errors import BadQuery, Unavailable
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.labelled_queries import read_known
@@ -339,10 +340,8 @@ def test_a_request_under_way_is_not_closed_for_another(retriever):
 
 def test_one_client_has_its_share_of_connections(retriever, monkeypatch):
     """Two addresses of this machine stand for two others."""
-    plain = connections._address
-    monkeypatch.setattr(
-        connections, "_address", lambda host: connections._Address(plain(host).key, False)
-    )
+    plain = connections.address_of
+    monkeypatch.setattr(connections, "address_of", lambda host: Address(plain(host).key, False))
     limits = {"connections": 50, "connections_per_client": 4, "header_seconds": LONG}
     server = serving.Server(limited(retriever, **limits))
     try:
@@ -373,9 +372,9 @@ def test_one_client_has_its_share_of_connections(retriever, monkeypatch):
     ],
 )
 def test_who_counts_as_one_client(one, other, same):
-    assert (connections._address(one) == connections._address(other)) == same
-    assert not connections._address(one).is_loopback
-    assert connections._address("::1").is_loopback
+    assert (address_of(one) == address_of(other)) == same
+    assert not address_of(one).is_loopback
+    assert address_of("::1").is_loopback
 
 
 # --- text that is none, and too much of it --------------------------------------------------

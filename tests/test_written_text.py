@@ -1,5 +1,6 @@
 """Text in pictures: recognised when they are indexed, found beside what they show."""
 
+import json
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import serving
 from encoders import ColourEncoder, picture
+from test_cli import command
 
 from avow.api import create_app
 from avow.core import written_text
@@ -16,6 +18,8 @@ from avow.core.written_text import WrittenTexts, place_in, words_of
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
+
+__all__ = ["command"]  # the fixture
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +54,7 @@ def names(hits):
 
 def test_what_is_written_is_found_and_told_apart(read, photos, monkeypatch):
     """A photographed page; indexed without its text at first, and read once more for it."""
-    monkeypatch.setattr("avow.retrieval.indexing.open_reader", lambda: read)
+    monkeypatch.setattr("avow.retrieval.indexing.open_reader", lambda **_: read)
     assert run(photos).new == 2
     assert opened(photos).search("Region-based segmentation").written == ()
     report = run(photos, ocr=True)
@@ -72,11 +76,35 @@ def test_what_is_written_is_found_and_told_apart(read, photos, monkeypatch):
     assert len(opened(photos).search("coins").written) == 2
 
 
+def test_the_index_remembers_that_text_is_read_until_it_is_told_not_to(
+    photos, command, monkeypatch
+):
+    """By the commands; `asked` notes who loads the engine: whoever typed it, or the index."""
+    asked = []
+    monkeypatch.setattr(
+        "avow.retrieval.indexing.open_reader",
+        lambda remembered=False: asked.append(remembered) or (lambda _: "exit"),
+    )
+    index, seen = photos.parent / "index", []
+    (photos / "page.png").unlink()
+    steps = [("green", "--ocr"), ("blue",), (), ("white", "--no-ocr"), ("black",)]
+    for colour, *options in (step or (None,) for step in steps):
+        if colour is not None:
+            picture(colour).save(photos / f"{colour}.png")
+        code, _, err = command("index", photos, "--index", index, *options)
+        assert code == 0, err
+        with Library.open(index) as library:
+            seen.append((len(library), len(library.written("exit"))))
+    assert seen == [(2, 2), (3, 3), (3, 3), (4, 3), (5, 3)]
+    assert asked == [False, True]  # where nothing is new, nothing is loaded
+    assert "ocr" in json.loads((index / "folders.json").read_text())
+
+
 @pytest.mark.browser
 def test_the_page_lists_what_is_written_apart_from_what_is_shown(
     read, photos, monkeypatch, visit
 ):
-    monkeypatch.setattr("avow.retrieval.indexing.open_reader", lambda: read)
+    monkeypatch.setattr("avow.retrieval.indexing.open_reader", lambda **_: read)
     run(photos, ocr=True)
     with serving.Server(create_app(opened(photos), limits=serving.PATIENT)) as address:
         page = visit(f"{address}/?q=coins").page
@@ -95,6 +123,12 @@ def test_a_missing_engine_is_told(monkeypatch, photos):
         "Install it with: pip install 'avow[ocr]'."
     )
     assert not (photos.parent / "index").exists()
+    with pytest.raises(MissingExtra) as caught:
+        written_text.open_reader(remembered=True)
+    assert str(caught.value) == (
+        "Reading text in pictures, as this index does until --no-ocr is given, needs the "
+        "package 'rapidocr', which is not installed. Install it with: pip install 'avow[ocr]'."
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from avow.api.answers import (
     JobAsked,
     Jobs,
     Kept,
+    Ready,
     SkippedFile,
     TicksUsed,
     Told,
@@ -34,8 +35,18 @@ JobId = Annotated[int, Path(ge=0, le=LARGEST_ID)]
 
 @router.get("/health")
 async def health() -> Health:
-    """Whether the server is there; needs no token."""
+    """Whether the process is alive: it waits for nothing, and needs no token."""
     return Health(status="ok", version=avow.__version__)
+
+
+@router.get("/ready")
+async def ready(here: Here) -> Ready:
+    """Whether requests may be sent here: its store answers, and it is not about to end.
+
+    Needs no token. While it is 503, a proxy should ask another server.
+    """
+    await here.check_ready()
+    return Ready(status="ready")
 
 
 @router.get("/index")
@@ -53,6 +64,12 @@ async def jobs(here: Here) -> Jobs:
 @router.post("/jobs", status_code=202, responses={409: REFUSALS[404]})
 async def start_job(here: Here, asked: JobAsked) -> JobAnswer:
     """Scan an indexed folder again, or index one below the roots of `avow serve --root`."""
+    if here.by_many:
+        raise Refusal(
+            409,
+            "This server runs as several processes and scans nothing itself. Use `avow index` "
+            "or `avow watch` beside it; searches find what is new at once.",
+        )
     indexed = await here.reading.run(here.retriever.library.folders)
     chosen = asked.folder
     if chosen is not None and chosen not in indexed:
@@ -103,13 +120,9 @@ async def calibration(here: Here) -> Calibration:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(here: Here) -> PlainTextResponse:
-    """Counts and latencies for Prometheus."""
-    gauges = {
-        "avow_items": len(here.retriever.library),
-        "avow_searches_inside": here.searching.inside,
-        "avow_thumbnail_bytes": here.thumbnails.held,
-    }
-    return PlainTextResponse(here.metrics.text(gauges), media_type=TYPE)
+    """Counts and latencies for Prometheus, of every process that serves this port."""
+    here.tell_gauges()
+    return PlainTextResponse(await here.reading.run(here.metrics.text), media_type=TYPE)
 
 
 def _index(here: Service) -> IndexAnswer:

@@ -13,6 +13,7 @@ class Mistake(BaseModel):
     """Why a request was not fulfilled."""
 
     error: str = Field(examples=["There is no item 12 in the index."])
+    request_id: str = Field(description="As in the header X-Request-ID and in the log.")
 
 
 class Hit(BaseModel):
@@ -242,3 +243,7 @@ class Calibration(BaseModel):
 class Health(BaseModel):
     status: Literal["ok"]
     version: str
+
+
+class Ready(BaseModel):
+    status: Literal["ready"]

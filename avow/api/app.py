@@ -11,14 +11,18 @@ from starlette.staticfiles import StaticFiles
 
 import avow
 from avow.api import about, export, folders, items, searching, videos
+from avow.api.clients import Proxies, Rates
 from avow.api.guard import Guard
 from avow.api.limits import Limits
-from avow.api.metrics import Counting
+from avow.api.logs import log_request
 from avow.api.refusals import tell_refusals
+from avow.api.requests import Watched
 from avow.api.service import Service
 from avow.retrieval.search import Retriever
 
 PAGE = Path(avow.__file__).parent / "web"
+RATES = "rates"
+"""Of the folder that several processes share: the file with the table of `Rates`."""
 
 
 def create_app(
@@ -28,15 +32,23 @@ def create_app(
     limits: Limits | None = None,
     hosts: Collection[str] = (),
     roots: Sequence[str | Path] = (),
+    proxies: Collection[str] = (),
+    shared: Path | None = None,
 ) -> FastAPI:
     """A server of `retriever`.
 
     token: what askers must know; None: nothing. hosts: names by which the server is reached
     besides this machine's own and addresses in numbers. roots: folders below which the page may
-    choose some to index; none: only what is indexed can be scanned again.
+    choose some to index; none: only what is indexed can be scanned again. proxies: networks of
+    proxies that are believed when they name a client. shared: a folder of what several
+    processes that serve one port know together; a scan of one would be unknown to the others,
+    so there is none.
     """
     limits = limits or Limits()
-    service = Service.of(retriever, limits, roots)
+    trusted = Proxies(proxies)
+    service = Service.of(retriever, limits, roots, trusted, by_many=shared is not None)
+    table = None if shared is None else shared / RATES
+    rates = Rates(limits.rate, limits.burst, table) if limits.rate else None
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -58,8 +70,15 @@ def create_app(
     for part in (searching, items, videos, export, folders, about):
         app.include_router(part.router)
     _serve_page(app)
-    app.add_middleware(Guard, token=token, hosts=hosts, limits=limits)
-    app.add_middleware(Counting, metrics=service.metrics)
+    known = {"token": token, "hosts": hosts, "limits": limits}
+    app.add_middleware(Guard, **known, proxies=trusted, rates=rates)
+
+    def ended(method: str, route: str, status: int, seconds: float) -> None:
+        service.metrics.count(method, route, status, seconds)
+        service.tell_gauges()
+        log_request(method, route, status, seconds)
+
+    app.add_middleware(Watched, ended=ended, leaving=service.draining.is_set)
     return app
 
 

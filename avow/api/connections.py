@@ -11,17 +11,26 @@ All of this comes before a token is asked for.
 """
 
 import asyncio
-import ipaddress
 import json
+import math
+import signal
+import socket
+import time
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from types import FrameType
+from typing import cast
 
 import h11
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from avow.api.clients import Proxies, address_of
 from avow.api.limits import Limits
+from avow.api.requests import HEADER, id_of, new_id
+from avow.api.service import Service
 
 _GOODBYE = 3  # seconds that open connections get to finish
 _REASONS = {408: "Request Timeout", 503: "Service Unavailable"}
@@ -29,27 +38,66 @@ _LATE = "The request did not arrive in time. Send it again, all of it at once."
 _FULL = "The server has too many connections. Ask again in a moment."
 
 
-def server_of(app: FastAPI) -> uvicorn.Server:
-    """A server for an application made by `create_app`, with the limits of its service."""
-    limits = app.state.service.limits
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            http=type("LimitedConnection", (Connection,), {"limits": limits}),
-            ws="none",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_GOODBYE,
-        )
+def server_of(app: FastAPI, started: Callable[[], None] = lambda: None) -> "Server":
+    """A server for an application made by `create_app`, with the limits of its service.
+
+    started: called when it takes requests.
+    """
+    service = app.state.service
+    bounds = {"limits": service.limits, "proxies": service.proxies}
+    config = uvicorn.Config(
+        app,
+        http=type("LimitedConnection", (Connection,), bounds),
+        ws="none",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_GOODBYE,
     )
+    return Server(config, service, started)
+
+
+class Server(uvicorn.Server):
+    """Ends soon where somebody presses Ctrl-C, and after its work where it is told to end.
+
+    SIGTERM -> not ready -> goes on for `drain_seconds` -> finishes what runs -> ends
+    """
+
+    def __init__(self, config: uvicorn.Config, service: Service, started: Callable[[], None]):
+        super().__init__(config)
+        self.service, self._tell = service, started
+        self._listens_until = math.inf
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tell()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGTERM and not self.service.draining.is_set():
+            self.drain()
+        else:
+            super().handle_exit(sig, frame)
+
+    def drain(self) -> None:
+        limits = self.service.limits
+        self.service.draining.set()
+        self._listens_until = time.monotonic() + limits.drain_seconds
+        # a search may take this long; connections that only wait are closed at once
+        self.config.timeout_graceful_shutdown = math.ceil(limits.seconds) + _GOODBYE
+
+    async def on_tick(self, counter: int) -> bool:
+        if time.monotonic() >= self._listens_until:
+            self.should_exit = True
+        return await super().on_tick(counter)
 
 
 class Connection(H11Protocol):
     """One connection of one client."""
 
     limits = Limits()
+    proxies = Proxies()
     _timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
     _phase = ""
@@ -60,7 +108,10 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.heard = self.loop.time()
-        self.address = _address(self.client[0] if self.client else "")
+        host = self.client[0] if self.client else ""
+        self.address = address_of(host)
+        # a proxy brings many people, and so does whatever runs on this machine
+        self.brings_many = self.address.is_loopback or host in self.proxies
         if self._has_room():
             self._watch()
         else:
@@ -157,7 +208,7 @@ class Connection(H11Protocol):
         ]
         same = [connection for connection in others if connection.address == self.address]
         most = self.limits.connections
-        if not self.address.is_loopback:  # a proxy brings many people from this machine
+        if not self.brings_many:
             most = min(most, self.limits.connections_per_client)
         if len(same) >= most:
             return _close_one(same)
@@ -172,10 +223,12 @@ class Connection(H11Protocol):
         phase = self._expected()
         unanswered = phase == "body" and not self.cycle.response_started
         if phase == "headers" or unanswered:
-            body = json.dumps({"error": sentence}).encode()
+            request_id = id_of(cast(Scope, self.cycle.scope)) if unanswered else new_id()
+            body = json.dumps({"error": sentence, "request_id": request_id}).encode()
             head = (
                 f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(body)}\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
+                f"Content-Length: {len(body)}\r\nConnection: close\r\nRetry-After: 1\r\n"
+                f"{HEADER}: {request_id}\r\n\r\n"
             )
             self.transport.write(head.encode() + body)
         if self.flow.write_paused:
@@ -196,23 +249,3 @@ def _close_one(candidates: list[Connection]) -> bool:
     )
     oldest._end_with(503, _FULL)
     return True
-
-
-@dataclass(frozen=True)
-class _Address:
-    """Who is counted as one client: an IPv4 address, or the 64 bits of an IPv6 network."""
-
-    key: str
-    is_loopback: bool
-
-
-def _address(host: str) -> _Address:
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return _Address(host, False)
-    if isinstance(address, ipaddress.IPv6Address):
-        address = address.ipv4_mapped or address
-    if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
-        return _Address(str(ipaddress.ip_network((address, 64), strict=False)), False)
-    return _Address(str(address), address.is_loopback)

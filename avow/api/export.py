@@ -2,10 +2,15 @@
 
 Nothing is gathered in memory: an archive of any size goes out while it is made. A file that
 cannot be handed out is named with its reason in a list at the end of the archive.
+
+The name of an archive holds the numbers of its items, so that any server of the same store
+can be asked for it. Only one process that serves alone remembers a longer list.
 """
 
 import os
 import secrets
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +33,11 @@ MOST = 10_000
 """Items of one archive."""
 LEFT_OUT = "left out.txt"
 _AT_ONCE = 2**20
+LONGEST_NAME = 4000
+"""Letters; proxies pass on addresses of 8,000."""
 _KEPT = 16  # archives that were named
+_READ = 17 * MOST  # letters of as many numbers
+_SUFFIX = "-n.zip"
 router = APIRouter(prefix="/api/export", responses=REFUSALS)
 
 
@@ -53,10 +62,18 @@ async def prepare_export(here: Here, chosen: Chosen) -> Prepared:
     files, left_out = await here.reading.run(_files, here, numbers)
     if not files:
         raise Refusal(404, f"None of these files can be handed out: {left_out[0]}")
-    name = f"{secrets.token_urlsafe(16)}.zip"
-    here.exports[name] = numbers
-    while len(here.exports) > _KEPT:
-        here.exports.pop(next(iter(here.exports)), None)
+    name = _name_of(numbers)
+    if len(name) > LONGEST_NAME:
+        if here.by_many:
+            raise Refusal(
+                413,
+                f"{len(numbers)} items are too many for one archive of this server, which "
+                "runs as several processes. Choose fewer, such as 500.",
+            )
+        name = f"{secrets.token_urlsafe(16)}.zip"
+        here.exports[name] = numbers
+        while len(here.exports) > _KEPT:
+            here.exports.pop(next(iter(here.exports)), None)
     return Prepared(name=name, files=len(files), left_out=left_out[:ANSWERS])
 
 
@@ -66,12 +83,13 @@ async def prepare_export(here: Here, chosen: Chosen) -> Prepared:
     responses={200: {"content": {"application/zip": {}}}},
 )
 async def export(
-    here: Here, name: Annotated[str, PathParameter(max_length=100)]
+    here: Here, name: Annotated[str, PathParameter(max_length=LONGEST_NAME)]
 ) -> StreamingResponse:
     """The files of the items that were chosen, as they are, in an archive."""
-    if name not in here.exports:
+    numbers = here.exports.get(name) or _numbers_of(name)
+    if not numbers:
         raise Refusal(404, f"There is no archive {name!r}. Choose its items again.")
-    files, left_out = await here.reading.run(_files, here, here.exports[name])
+    files, left_out = await here.reading.run(_files, here, numbers)
     headers = {"Content-Disposition": 'attachment; filename="avow.zip"'}
     return StreamingResponse(
         zipped(files, left_out), media_type="application/zip", headers=headers
@@ -136,6 +154,29 @@ def _files(here: Service, numbers: Sequence[int]) -> tuple[list[tuple[Path, str]
         if path not in chosen:
             chosen[path] = _free_name(Path(item.path).name, names)
     return list(chosen.items()), left_out
+
+
+def _name_of(numbers: Sequence[int]) -> str:
+    """The numbers as letters of an address, packed."""
+    packed = zlib.compress(",".join(map(str, numbers)).encode(), 9)
+    return urlsafe_b64encode(packed).decode().rstrip("=") + _SUFFIX
+
+
+def _numbers_of(name: str) -> list[int]:
+    """What `_name_of` packed; nothing where somebody made the name up."""
+    packed = name.removesuffix(_SUFFIX)
+    if packed == name:
+        return []
+    try:
+        reading = zlib.decompressobj()
+        written = reading.decompress(
+            urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), _READ
+        )
+        numbers = [int(one) for one in written.decode("ascii").split(",")]
+    except (ValueError, zlib.error):
+        return []
+    sound = reading.eof and len(numbers) <= MOST
+    return numbers if sound and all(0 <= one <= LARGEST_ID for one in numbers) else []
 
 
 def _free_name(name: str, taken: set[str]) -> str:

@@ -1,6 +1,7 @@
 """Who may ask, from where, and how much: checked before any route sees a request.
 
-    Host is ours? -> not sent by a foreign page? -> token? -> body small enough? -> route
+    not too often? -> Host is ours? -> not sent by a foreign page? -> token? -> body small
+    enough? -> route
 
 The Host check keeps a foreign page from reaching this server under its own name (DNS
 rebinding): an address in numbers cannot be rebound, any other name has to be known. The
@@ -9,7 +10,7 @@ origin check keeps a foreign page from posting to it blindly.
 
 import hmac
 import ipaddress
-import logging
+import math
 import socket
 from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
@@ -21,13 +22,14 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from avow.api.clients import Proxies, Rates, address_of, without_port
 from avow.api.limits import Limits
+from avow.api.logs import LOG
 from avow.api.refusals import Refusal, refusal_response
 
 COOKIE = "avow_token"
-_LOG = logging.getLogger("avow.api")
 _OURS = "The server made a mistake of its own; its log says which."
-OPEN = ("/api/health",)
+OPEN = ("/api/health", "/api/ready")
 """What a watchdog may ask without a token; it tells nothing of the index."""
 HEADERS = {
     "Content-Security-Policy": (
@@ -44,14 +46,22 @@ HEADERS = {
 
 
 class Guard:
-    """The outermost layer of the server."""
+    """The layer before the routes; nothing that it stops reaches one."""
 
     def __init__(
-        self, app: ASGIApp, *, token: str | None, hosts: Collection[str], limits: Limits
+        self,
+        app: ASGIApp,
+        *,
+        token: str | None,
+        hosts: Collection[str],
+        limits: Limits,
+        proxies: Proxies,
+        rates: Rates | None,
     ):
         self.app = app
+        self.proxies, self.rates = proxies, rates
         self.token = token
-        self.hosts = {_name(host) for host in (*hosts, *own_names())}
+        self.hosts = {without_port(host) for host in (*hosts, *own_names())}
         self.limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,13 +90,20 @@ class Guard:
         except ClientDisconnect:
             return  # went away, or took too long to send its body
         except Exception as error:
-            _LOG.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+            LOG.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
             if not begun:
                 await refusal_response(500, _OURS)(scope, receive, send)
 
     def _stopped(self, scope: Scope) -> Response | None:
         """What to say instead of going on; None where nothing is wrong."""
         headers = Headers(scope=scope)
+        if (wait := self._wait(scope)) > 0:
+            return refusal_response(
+                429,
+                f"More requests came from your address than {self.limits.rate:g} per second. "
+                f"Ask again in {math.ceil(wait)} s.",
+                {"Retry-After": str(math.ceil(wait))},
+            )
         if not self._is_ours(headers.get("host", "")):
             return refusal_response(
                 421,
@@ -110,6 +127,12 @@ class Guard:
             return refusal_response(413, too_large(most))
         return None
 
+    def _wait(self, scope: Scope) -> float:
+        """Seconds that this client has to wait; a watchdog never has to."""
+        if self.rates is None or scope["path"] in OPEN:
+            return 0.0
+        return self.rates.wait(address_of(self.proxies.client(scope)).key)
+
     def _most(self, headers: Headers) -> int:
         """Bytes of a body: a form is read part by part, anything else is parsed in one go."""
         form = headers.get("content-type", "").lower().startswith("multipart/form-data")
@@ -117,7 +140,7 @@ class Guard:
         return most if form else min(most, self.limits.json_bytes)
 
     def _is_ours(self, host: str) -> bool:
-        name = _name(host)
+        name = without_port(host)
         return name in self.hosts or _is_number(name)
 
     def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
@@ -164,14 +187,6 @@ def _is_utf8(content_type: str) -> bool:
     """Some codecs of Python take very long, and some decode to what is no text."""
     _, options = parse_options_header(content_type)
     return options.get(b"charset", b"utf-8").lower() in (b"utf-8", b"utf8")
-
-
-def _name(host: str) -> str:
-    """A Host header without its port, in small letters."""
-    host = host.strip().lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if host.count(":") == 1 else host
 
 
 def _is_number(name: str) -> bool:

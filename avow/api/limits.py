@@ -41,6 +41,15 @@ class Limits:
     """How long the whole body may take."""
     answer_seconds: float = 30.0
     """How long an answer may wait for somebody to read it."""
+    ready_seconds: float = 2.0
+    """How long the store may take to answer before the server calls itself not ready."""
+    drain_seconds: float = 0.0
+    """How long a server that is told to end goes on while it already says so: proxies that
+    ask whether it is ready stop sending requests meanwhile."""
+    rate: float = 0.0
+    """Requests per second of one client, in the long run; 0: as many as it likes."""
+    burst: int = 200
+    """Requests that one client may send at once: a page asks for many pictures."""
     connections: int = 256
     """Open connections; for one more, the one that was silent longest is closed."""
     connections_per_client: int = 64

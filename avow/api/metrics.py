@@ -1,104 +1,77 @@
-"""Counts and latencies of requests, in the text format that Prometheus reads."""
+"""Counts and latencies of requests, in the text format that Prometheus reads.
 
-import time
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Mapping
-from threading import Lock
+Where several processes serve one port, each keeps its numbers in files of one folder
+(PROMETHEUS_MULTIPROC_DIR, set by `avow serve --processes`), and whichever process is asked
+adds them up. Counts of a process that has ended stay in the sums.
+"""
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+import os
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as TYPE
+from prometheus_client.exposition import generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+__all__ = ["BOUNDS", "FOLDER", "TYPE", "Metrics", "mark_process_dead"]
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable by which prometheus_client finds the folder; read when it is imported."""
+prometheus_client.disable_created_metrics()  # a second series for each, which nobody asks for
 
 
 class Metrics:
     """What was counted since the server began."""
 
     def __init__(self) -> None:
-        self.requests: Counter[tuple[str, str, int]] = Counter()
-        self.verdicts: Counter[str] = Counter()
-        self.buckets: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS) + 1))
-        self.seconds: dict[str, float] = defaultdict(float)
-        self._lock = Lock()
+        self._own = own = CollectorRegistry()  # not the library's: one per application
+        self._requests = Counter(
+            "avow_requests",
+            "Requests by route and status.",
+            ("method", "route", "status"),
+            registry=own,
+        )
+        self._verdicts = Counter(
+            "avow_verdicts", "Searches by their verdict.", ("verdict",), registry=own
+        )
+        self._seconds = Histogram(
+            "avow_request_seconds",
+            "How long requests took.",
+            ("route",),
+            buckets=BOUNDS,
+            registry=own,
+        )
+        self.items = Gauge(
+            "avow_items",
+            "Items of the index.",
+            registry=own,
+            multiprocess_mode="livemostrecent",
+        )
+        self.searches_inside = Gauge(
+            "avow_searches_inside",
+            "Searches that run or wait.",
+            registry=own,
+            multiprocess_mode="livesum",
+        )
+        self.thumbnail_bytes = Gauge(
+            "avow_thumbnail_bytes",
+            "Memory of thumbnails.",
+            registry=own,
+            multiprocess_mode="livesum",
+        )
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        with self._lock:
-            self.requests[method, route, status] += 1
-            self.buckets[route][bisect_left(BOUNDS, seconds)] += 1
-            self.seconds[route] += seconds
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
 
     def judged(self, verdict: str) -> None:
-        with self._lock:
-            self.verdicts[verdict] += 1
+        self._verdicts.labels(verdict).inc()
 
-    def text(self, gauges: Mapping[str, int]) -> str:
-        with self._lock:
-            lines = [
-                *_titled("avow_requests_total", "counter", "Requests by route and status."),
-                *(
-                    f'avow_requests_total{{method="{method}",route="{route}",'
-                    f'status="{status}"}} {count}'
-                    for (method, route, status), count in sorted(self.requests.items())
-                ),
-                *_titled("avow_verdicts_total", "counter", "Searches by their verdict."),
-                *(
-                    f'avow_verdicts_total{{verdict="{verdict}"}} {count}'
-                    for verdict, count in sorted(self.verdicts.items())
-                ),
-                *_titled("avow_request_seconds", "histogram", "How long requests took."),
-                *(line for route in sorted(self.buckets) for line in self._histogram(route)),
-            ]
-        for name, value in gauges.items():
-            lines += [*_titled(name, "gauge", "Now."), f"{name} {value}"]
-        return "\n".join(lines) + "\n"
-
-    def _histogram(self, route: str) -> list[str]:
-        total, lines = 0, []
-        for bound, count in zip((*BOUNDS, "+Inf"), self.buckets[route], strict=True):
-            total += count
-            lines.append(f'avow_request_seconds_bucket{{route="{route}",le="{bound}"}} {total}')
-        lines.append(f'avow_request_seconds_sum{{route="{route}"}} {self.seconds[route]:.6f}')
-        lines.append(f'avow_request_seconds_count{{route="{route}"}} {total}')
-        return lines
-
-
-class Counting:
-    """Counts every request by the route that answered it, never by its raw address."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics):
-        self.app = app
-        self.metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        began, status = time.perf_counter(), 500
-
-        async def note(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, note)
-        finally:
-            taken = time.perf_counter() - began
-            self.metrics.count(_method(scope), _route(scope), status, taken)
-
-
-def _method(scope: Scope) -> str:
-    methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-    return scope["method"] if scope["method"] in methods else "other"
-
-
-def _route(scope: Scope) -> str:
-    """The pattern of the route, so that addresses made up by askers fill no memory."""
-    pattern = getattr(scope.get("route"), "path", None)
-    return pattern if isinstance(pattern, str) else "other"
-
-
-def _titled(name: str, kind: str, says: str) -> list[str]:
-    return [f"# HELP {name} {says}", f"# TYPE {name} {kind}"]
+    def text(self) -> bytes:
+        """All numbers, of every process that serves this port."""
+        if FOLDER not in os.environ:
+            return generate_latest(self._own)
+        together = CollectorRegistry()
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return generate_latest(together)

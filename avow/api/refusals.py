@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from avow.api.requests import current_id
 from avow.core.errors import AvowError, Unavailable
 
 _PLAIN = {
@@ -28,7 +29,7 @@ class Refusal(HTTPException):
 def refusal_response(
     status: int, sentence: str, headers: dict[str, str] | None = None
 ) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status, headers)
+    return JSONResponse({"error": sentence, "request_id": current_id()}, status, headers)
 
 
 def tell_refusals(app: FastAPI) -> None:

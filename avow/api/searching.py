@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -16,9 +15,11 @@ from avow.api.pictures import heat, uploaded
 from avow.api.service import Here, Service
 from avow.retrieval.answer import SearchResult
 from avow.retrieval.question import ClipFile
+from avow.retrieval.request import Page
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Mistake} for status in (400, 401, 403, 404, 413, 415, 421, 422, 503, 504)
+    status: {"model": Mistake}
+    for status in (400, 401, 403, 404, 413, 415, 421, 422, 429, 503, 504)
 }
 router = APIRouter(prefix="/api", responses=REFUSALS)
 
@@ -41,28 +42,12 @@ Rewrite = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Part:
-    """Which answers are sent: `k` of them, behind the first `offset`."""
-
-    k: int
-    offset: int
-
-    def least(self, gallery: int) -> int:
-        """How many answers are needed to send these."""
-        return min(self.offset + self.k, max(gallery, 1))
-
-    def of(self, result: SearchResult) -> SearchResult:
-        hits, misses = result.hits[self.offset :], result.near_misses[self.offset :]
-        return replace(result, hits=hits, near_misses=misses) if self.offset else result
-
-
-async def part_of(k: Many = 10, offset: Skipped = 0) -> Part:
+async def page_of(k: Many = 10, offset: Skipped = 0) -> Page:
     """A coroutine, as `service_of` is."""
-    return Part(k, offset)
+    return Page(k, offset)
 
 
-Sent = Annotated[Part, Depends(part_of)]
+Sent = Annotated[Page, Depends(page_of)]
 
 
 class Reply:
@@ -77,7 +62,7 @@ class Reply:
         content: bytes | None,
         without: str,
         where: str,
-        part: Part,
+        page: Page,
         **more: Any,
     ) -> Found:
         """more: the other arguments of `Retriever.search`."""
@@ -90,11 +75,11 @@ class Reply:
                     image=image,
                     without=without.strip() or None,
                     where=where.strip() or None,
-                    k=part.least(len(here.retriever.library)),
+                    k=page,
                     **more,
                 )
 
-        result = part.of(await here.searching.run(work))
+        result = await here.searching.run(work)
         here.metrics.judged(result.verdict)
         self.response.headers["Server-Timing"] = ", ".join(
             f"{part};dur={1000 * seconds:.2f}" for part, seconds in result.seconds.items()
@@ -131,11 +116,11 @@ async def search_by_text(
     kind: Kind = "image",
     rewrite: Rewrite = True,
     *,
-    part: Sent,
+    page: Sent,
 ) -> Found:
     """Search with words."""
     more = {"risk": risk, "kind": kind, "rewrite": rewrite}
-    return await reply.search(text, None, without, where, part, **more)
+    return await reply.search(text, None, without, where, page, **more)
 
 
 def _chosen_in_form(
@@ -145,7 +130,7 @@ def _chosen_in_form(
     kind: Annotated[Kind, Form()] = "image",
     rewrite: Annotated[bool, Form()] = True,
 ) -> dict[str, Any]:
-    return {"part": Part(k, offset), "risk": risk, "kind": kind, "rewrite": rewrite}
+    return {"page": Page(k, offset), "risk": risk, "kind": kind, "rewrite": rewrite}
 
 
 @router.post("/search")
@@ -163,13 +148,11 @@ async def search(
 
 
 @router.get("/items/{item_id}/similar")
-async def similar(here: Here, item_id: ItemId, part: Sent, where: Chosen = "") -> Found:
+async def similar(here: Here, item_id: ItemId, page: Sent, where: Chosen = "") -> Found:
     """What looks like an item of the index."""
     await here.item(item_id)
-    k, chosen = part.least(len(here.retriever.library)), where.strip() or None
-    result = part.of(
-        await here.searching.run(here.retriever.similar, item_id, k=k, where=chosen)
-    )
+    chosen = where.strip() or None
+    result = await here.searching.run(here.retriever.similar, item_id, k=page, where=chosen)
     here.metrics.judged(result.verdict)
     return Found.model_validate(result.to_dict())
 

@@ -8,17 +8,20 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from avow.api.clients import Proxies
 from avow.api.jobs import JobList
 from avow.api.limits import Limits
+from avow.api.logs import LOG
 from avow.api.metrics import Metrics
 from avow.api.pictures import Thumbnails, confined
 from avow.api.refusals import Refusal
 from avow.api.workers import Workers
-from avow.core.errors import BadQuery
+from avow.core.errors import AvowError, BadQuery
 from avow.core.places import store_address
 from avow.retrieval.encoders.lazy import Deferred
 from avow.retrieval.indexing import index_folders
@@ -49,16 +52,28 @@ class Service:
     """Feedback: one thread, because the catalogue has one writer at a time."""
     learning: Workers
     """Ticks: one thread, so that the last word of all is the last to be kept."""
+    probing: Workers
+    """Whether the store answers: one thread, which no other request can keep busy."""
     thumbnails: Thumbnails
     jobs: JobList
     roots: tuple[str, ...] = ()
     """Real folders below which others may be chosen from the page."""
+    proxies: Proxies = field(default_factory=Proxies)
+    by_many: bool = False
+    """Whether other processes serve the same port: what one keeps, the next may be asked."""
+    draining: Event = field(default_factory=Event)
+    """Set when the server was told to end and finishes what it has begun."""
     exports: dict[str, list[int]] = field(default_factory=dict)
     """Items of archives that may be fetched, by name."""
 
     @classmethod
     def of(
-        cls, retriever: Retriever, limits: Limits, roots: Sequence[str | Path] = ()
+        cls,
+        retriever: Retriever,
+        limits: Limits,
+        roots: Sequence[str | Path] = (),
+        proxies: Proxies | None = None,
+        by_many: bool = False,
     ) -> "Service":
         def scan(
             folders: Sequence[str],
@@ -82,19 +97,42 @@ class Service:
                 sentences.append(_judged(retriever, progress))
             return " ".join(filter(None, sentences))
 
+        metrics = Metrics()
+        searching = Workers(limits.at_once, limits.waiting, limits.seconds)
+        searching.changed = metrics.searches_inside.set
         return cls(
             retriever,
             limits,
-            Metrics(),
-            Workers(limits.at_once, limits.waiting, limits.seconds),
+            metrics,
+            searching,
             Workers(_DRAWING, _MANY, limits.seconds, "pictures"),
             Workers(_READING, _MANY, limits.seconds, "questions to the index"),
             Workers(1, _OPINIONS, limits.seconds, "opinions to write down"),
             Workers(1, _OPINIONS, limits.seconds, "ticks to learn from"),
+            Workers(1, _OPINIONS, limits.ready_seconds, "questions whether it is ready"),
             Thumbnails(limits.thumbnail_bytes, limits.pixels),
             JobList(scan, lambda: (retriever.library.refresh(), None)[1]),
             tuple(os.path.realpath(Path(root).expanduser()) for root in roots),
+            proxies or Proxies(),
+            by_many,
         )
+
+    def tell_gauges(self) -> None:
+        """Note how much there is now; cheap, so that it can be done after every request."""
+        self.metrics.items.set(len(self.retriever.library))
+        self.metrics.thumbnail_bytes.set(self.thumbnails.held)
+
+    async def check_ready(self) -> None:
+        """Refuse where requests should go to another server, without a word on the index."""
+        if self.draining.is_set():
+            raise Refusal(503, "The server is about to end. Ask another one.", retry_after=1)
+        try:
+            await self.probing.run(self.retriever.library.check_reachable)
+        except (AvowError, OSError, Refusal) as error:
+            LOG.warning("the store does not answer: %s", error)
+            raise Refusal(
+                503, "The store does not answer. Ask again in a moment.", retry_after=1
+            ) from error
 
     async def item(self, number: int) -> Item:
         return await self.reading.run(self.read_item, number)
@@ -119,7 +157,10 @@ class Service:
 
     @property
     def _pools(self) -> tuple[Workers, ...]:
-        return self.searching, self.drawing, self.reading, self.writing, self.learning
+        return (
+            *(self.searching, self.drawing, self.reading, self.writing, self.learning),
+            self.probing,
+        )
 
     def open(self) -> None:
         for pool in self._pools:

@@ -9,6 +9,7 @@ it has ended, so that slow searches make the server busy and never many at once.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from threading import Lock
 from typing import ParamSpec, TypeVar
 
@@ -26,6 +27,8 @@ class Workers:
         self.what = what
         self.room = at_once + waiting
         self.inside = 0
+        self.changed: Callable[[int], object] = lambda inside: None
+        """Told how many are inside whenever that changes."""
         self._count = Lock()
         self._at_once = at_once
         self.open()
@@ -37,7 +40,9 @@ class Workers:
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         self._enter()
         try:
-            future = self._pool.submit(work, *arguments, **named)
+            # lines of the log that the thread writes belong to the same request
+            inside = copy_context()
+            future = self._pool.submit(inside.run, work, *arguments, **named)
         except RuntimeError:
             self._leave()
             raise Refusal(503, "The server is shutting down.", retry_after=5) from None
@@ -64,7 +69,9 @@ class Workers:
                     retry_after=1,
                 )
             self.inside += 1
+            self.changed(self.inside)
 
     def _leave(self) -> None:
         with self._count:
             self.inside -= 1
+            self.changed(self.inside)

@@ -140,8 +140,8 @@ def _check_size(path: Path) -> None:
         try:
             with zipfile.ZipFile(path) as packed:
                 size = max(size, sum(entry.file_size for entry in packed.infolist()))
-        except zipfile.BadZipFile:
-            raise _not_one(path, "it is cut short") from None
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error):
+            raise _not_one(path, "it is cut short or damaged") from None
     if size > LARGEST:
         raise _too_large(path, size)
 

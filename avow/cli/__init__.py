@@ -8,44 +8,52 @@ never in a traceback; AVOW_DEBUG=1 shows the traceback all the same.
 import gc
 import os
 import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 import avow
-from avow.cli.audit import audit
-from avow.cli.calibrate import calibrate
-from avow.cli.check import check
-from avow.cli.evaluate import evaluate
-from avow.cli.explain import explain
-from avow.cli.features import features
-from avow.cli.import_ import import_
-from avow.cli.index import index
-from avow.cli.mcp import mcp
-from avow.cli.methods import methods
-from avow.cli.recipes import recipes
-from avow.cli.search import search
-from avow.cli.serve import serve
-from avow.cli.similar import similar
-from avow.cli.status import status
-from avow.cli.train import train
-from avow.cli.trust import trust
-from avow.cli.watch import watch
 from avow.core.errors import AvowError, BadQuery, training_half
 
-app = typer.Typer(
-    name="avow",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
 COMMANDS = (
-    *(index, search, similar, explain, serve, mcp, watch, status, calibrate, check),
-    *(features, train, evaluate, trust, audit, import_, methods, recipes),
+    *("index", "search", "similar", "explain", "serve", "mcp", "watch", "status", "calibrate"),
+    *("check", "features", "train", "evaluate", "trust", "audit", "import", "methods"),
+    "recipes",
 )
+"""A command is the function of its file, in the order of `avow --help`."""
+_PYTHON_WORDS = ("import",)  # no name of a module: the file is `import_.py`
 _MISSPELT = 2
-for command in COMMANDS:
-    app.command(command.__name__.rstrip("_"))(command)
+
+
+def _program(names: Sequence[str]) -> typer.Typer:
+    """The program with some of its commands; each costs its imports and its options."""
+    program = typer.Typer(
+        name="avow",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        callback=root,
+        help="Visual-textual retrieval that tells you when to trust it.",
+    )
+    for name in names:
+        file = f"{name}_" if name in _PYTHON_WORDS else name
+        program.command(name)(getattr(import_module(f"avow.cli.{file}"), file))
+    return program
+
+
+@cache
+def _whole() -> typer.Typer:
+    return _program(COMMANDS)
+
+
+def __getattr__(name: str) -> typer.Typer:
+    """`avow.cli.app`: the program with all commands, made when it is first asked for."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _whole()
 
 
 def _print_version(wanted: bool) -> bool:
@@ -55,7 +63,6 @@ def _print_version(wanted: bool) -> bool:
     return wanted
 
 
-@app.callback(help="Visual-textual retrieval that tells you when to trust it.")
 def root(
     version: Annotated[
         bool,
@@ -70,11 +77,13 @@ def root(
 def main() -> None:
     """Run the command line; the console script points here."""
     collecting = gc.isenabled()
-    if sys.argv[1:2] in (["search"], ["similar"], ["status"]):
+    typed = sys.argv[1:2]
+    if typed in (["search"], ["similar"], ["status"]):
         gc.disable()  # it ends soon: a collection would only walk over what was imported
     try:
         with training_half("This command"):
-            app()
+            known = bool(typed) and typed[0] in COMMANDS
+            (_program(typed) if known else _whole())()
     except AvowError as error:
         if os.environ.get("AVOW_DEBUG"):
             raise

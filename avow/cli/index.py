@@ -3,7 +3,7 @@
 import json
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,11 @@ _FEWEST = 50  # `retrieval.transfer.FEWEST`, whose module is slow to import
 
 
 Folders = Annotated[
-    list[str], typer.Argument(help="Folders, or tables of captions (.csv, .jsonl).")
+    list[str],
+    typer.Argument(
+        help="Folders, tables of captions (.csv, .jsonl), URLs (s3, gs, http, hf), or "
+        "shards (.tar, .parquet)."
+    ),
 ]
 Where = Annotated[
     Path | None, typer.Option("--index", help="The index; default under AVOW_HOME.")
@@ -39,15 +43,24 @@ Engine = Annotated[
 ]
 Half = Annotated[
     bool | None,
-    typer.Option("--half/--full", help="Bits per number: 16 or 32; default: as it is."),
+    typer.Option("--half/--full", hidden=True, help="Earlier names of float16 and float32."),
+]
+Vectors = Annotated[
+    str,
+    typer.Option(
+        help="How vectors are kept: float32, float16, int8 or int8x256; default: as they are."
+    ),
 ]
 Fps = Annotated[
     float | None,
     typer.Option(help="Frames a second looked at in videos; default: as it is, else 1."),
 ]
 Ocr = Annotated[
-    bool,
-    typer.Option("--ocr", help="Recognise text in pictures, to search it too: avow[ocr]."),
+    bool | None,
+    typer.Option(
+        "--ocr/--no-ocr",
+        help="Recognise text in pictures, to search it too (avow[ocr]); default: as it is.",
+    ),
 ]
 EncoderDevice = Annotated[
     str, typer.Option(help="cpu, cuda, …; default: best, for the default model cpu.")
@@ -70,11 +83,12 @@ def index(
     dedupe: Annotated[bool, typer.Option("--dedupe", help="Group near-duplicates.")] = False,
     prune: Prune = False,
     engine: Engine = "",
+    vectors: Vectors = "",
     half: Half = None,
     batch: Annotated[int, typer.Option(help="Items encoded at once.")] = 64,
     workers: Annotated[int, typer.Option(help="Reading threads; 0: one a core.")] = 0,
     fps: Fps = None,
-    ocr: Ocr = False,
+    ocr: Ocr = None,
     device: EncoderDevice = "",
     transfer: Transfer = 1000,
     allow_code: AllowCode = False,
@@ -84,44 +98,45 @@ def index(
 
     A video becomes moments of a few seconds. The index remembers --fps; another one than before
     reads all videos again. Animated GIF and WebP files count as pictures: their first frame.
-    --ocr reads pictures that were indexed without it once more, and new ones where it is given.
+    --vectors int8 needs a quarter of the room of float32, int8x256 a tenth; it is remembered.
+    --ocr is remembered too: it reads all pictures that were not read. --no-ocr keeps what was.
 
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
     and listed. Where more than half of a folder is missing, as when its disk is not mounted,
     nothing of it is deleted without --prune, and the exit code is 3. A model without a policy
     gets one by comparison with the default model, on --transfer pictures of the index.
+
+    A name that ends in .tar is WebDataset, one in .parquet a table with pictures or their URLs;
+    its last part may be a pattern, as in 's3://bucket/data/*.tar'.
     """
     from avow.retrieval.encoders.lazy import Deferred, unchanged
 
     opened = partial(open_named, device=device, allow_code=allow_code)
     chosen = Deferred.named(model, cache(opened))
-    plain = not (rebuild or dedupe or ocr or engine or half is not None)
+    plain = not (rebuild or dedupe or engine or vectors) and (half, ocr) == (None, None)
     report = unchanged(folders, where, chosen, fps) if plain else None
     if report is None:
-        from avow.cli._progress import bar
-        from avow.retrieval.indexing import index_folders
-
-        how = {"half": half, "batch": batch, "workers": workers, "fps": fps, "ocr": ocr}
-        how["allow_code"] = allow_code
-        with bar(hidden=as_json) as progress:
-            report = index_folders(
-                folders,
-                index=where,
-                encoder=chosen,
-                rebuild=rebuild,
-                dedupe=dedupe,
-                prune=prune,
-                engine=engine or None,
-                progress=progress,
-                **how,
-            )
+        how: dict[str, Any] = {"rebuild": rebuild, "dedupe": dedupe, "prune": prune}
+        how |= {"half": half, "vectors": vectors or None, "batch": batch, "workers": workers}
+        how |= {"fps": fps, "ocr": ocr, "allow_code": allow_code, "engine": engine or None}
+        report = _indexed(folders, where, chosen, as_json, **how)
     enough = report.new or report.changed or report.unchanged >= _FEWEST
     if model != "default" and not report.stopped and enough:
         report.trust = _transferred(where, chosen, transfer, allow_code, as_json)
     tell(report, as_json)
     if report.absent:
         raise typer.Exit(3)
+
+
+def _indexed(
+    folders: list[str], where: Path | None, model: "Deferred", quiet: bool, **how: Any
+) -> "Report":
+    from avow.cli._progress import bar
+    from avow.retrieval.indexing import index_folders
+
+    with bar(hidden=quiet) as progress:
+        return index_folders(folders, index=where, encoder=model, progress=progress, **how)
 
 
 def open_named(name: str, device: str, allow_code: bool) -> "Encoder":

@@ -3,13 +3,17 @@
 import errno
 import importlib.util
 import ipaddress
+import os
 import socket
 import sys
+import tempfile
 import webbrowser
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote
 
 import typer
@@ -22,6 +26,7 @@ from avow.core.errors import CannotServe, MissingExtra, WrongIndex
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from avow.api.limits import Limits
     from avow.retrieval.search import Retriever
 
 PACKAGES = {
@@ -56,6 +61,46 @@ Roots = Annotated[
         "and for this machine alone, your home folder is one.",
     ),
 ]
+LogFormat = Annotated[
+    Literal["text", "json"],
+    typer.Option(
+        help="text: lines about trouble; json: one object per line, for requests too."
+    ),
+]
+Processes = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=256,
+        help="Processes that serve the port together, each with the model in memory.",
+    ),
+]
+Rate = Annotated[
+    float,
+    typer.Option(
+        min=0, max=1e6, help="Requests per second of one client, then 429; 0: no limit."
+    ),
+]
+Burst = Annotated[
+    int,
+    typer.Option(min=1, max=1_000_000, help="Requests that a client may send at once."),
+]
+TrustProxy = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Address or network of a proxy that is believed in X-Forwarded-For; may be "
+        "repeated.",
+    ),
+]
+DrainSeconds = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=3600,
+        help="After SIGTERM, how long to go on with /api/ready at 503, so that a proxy "
+        "turns to other servers, before no more requests are taken.",
+    ),
+]
 OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
 
@@ -68,10 +113,16 @@ def serve(
     no_token: NoToken = False,
     allow_host: AllowHost = None,
     root: Roots = None,
+    log_format: LogFormat = "text",
+    drain_seconds: DrainSeconds = 0.0,
+    processes: Processes = 1,
+    rate: Rate = 0.0,
+    burst: Burst = 200,
+    trust_proxy: TrustProxy = None,
     show: OpenPage = False,
     allow_code: AllowCode = False,
 ) -> None:
-    """Serve an index with a page to search it; Ctrl-C ends it.
+    """Serve an index with a page to search it; Ctrl-C ends it, SIGTERM after what runs.
 
     Only this machine can ask, unless --host says otherwise; then a token is needed, and one
     is made up where none is given.
@@ -79,20 +130,108 @@ def serve(
     for name, package in PACKAGES.items():
         if importlib.util.find_spec(name) is None:
             raise MissingExtra("The server", package, "server")
-    token = _token(host, token, no_token)
-    with listen(host, port) as listening:
-        with busy("Loading the model"):
-            from avow.api import create_app
+    from avow.api.limits import Limits
 
-            hosts = [host, *(allow_host or [])]
-            roots = _roots(root, index, host)
-            retriever = open_index(index, model, allow_code, may_be_empty=bool(roots))
-            app = create_app(retriever, token=token, hosts=hosts, roots=roots)
-        address = _address(host, listening.getsockname()[1], token)
-        typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
-        if show:
-            Timer(0.5, webbrowser.open, [address]).start()
+    settings = Settings(
+        index,
+        model,
+        allow_code,
+        _token(host, token, no_token),
+        (host, *(allow_host or [])),
+        tuple(_roots(root, index, host) if processes == 1 else root or []),
+        tuple(trust_proxy or []),
+        Limits(drain_seconds=drain_seconds, rate=rate, burst=burst),
+        log_format,
+    )
+    with listen(host, port) as listening:
+        address = _address(host, listening.getsockname()[1], settings.token)
+
+        def tell() -> None:
+            typer.echo(f"Avow is at {address}\nCtrl-C ends it.")
+            if show:
+                Timer(0.5, webbrowser.open, [address]).start()
+
+        if processes > 1:
+            raise typer.Exit(_run_many(processes, settings, listening, tell))
+        with busy("Loading the model"):
+            app = _application(settings)
+        tell()
         run(app, listening)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a process has to know to serve."""
+
+    index: Path | None
+    model: str | None
+    allow_code: bool
+    token: str | None
+    hosts: tuple[str, ...]
+    roots: tuple[Path, ...]
+    proxies: tuple[str, ...]
+    limits: "Limits"
+    log_format: Literal["text", "json"]
+    shared: Path | None = None
+    """A folder of what several processes know together."""
+
+
+def _application(settings: Settings) -> "FastAPI":
+    from avow.api import create_app, logs
+
+    logs.set_up(settings.log_format)
+    retriever = open_index(
+        settings.index,
+        settings.model,
+        settings.allow_code,
+        may_be_empty=bool(settings.roots),
+    )
+    return create_app(
+        retriever,
+        token=settings.token,
+        limits=settings.limits,
+        hosts=settings.hosts,
+        roots=settings.roots,
+        proxies=settings.proxies,
+        shared=settings.shared,
+    )
+
+
+def _run_many(
+    count: int, settings: Settings, listening: socket.socket, tell: Callable[[], None]
+) -> int:
+    """Serve by several processes until somebody ends them; the exit code."""
+    if settings.roots:
+        raise CannotServe(
+            "Several processes index nothing, so --root has no meaning for them. Expected one "
+            "of --root and --processes; leave one out, and index with `avow index`."
+        )
+    with tempfile.TemporaryDirectory(prefix="avow-serve-") as place:
+        # read when prometheus_client is imported, here and in every process
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = place
+        from avow.api import logs
+        from avow.api.app import RATES
+        from avow.api.clients import Rates
+        from avow.api.processes import Processes as ManyProcesses
+
+        logs.set_up(settings.log_format)
+        Rates.make(Path(place) / RATES)
+        shared = replace(settings, shared=Path(place))
+        limits = settings.limits
+        end_seconds = limits.seconds + limits.drain_seconds
+        many = ManyProcesses(count, _serve_one, (shared, listening), end_seconds)
+        code = many.run(tell)
+    typer.echo("The server has ended.")
+    return code
+
+
+def _serve_one(ready: Callable[[], None], settings: Settings, listening: socket.socket) -> None:
+    """One of several processes: it takes its connections from the same socket."""
+    from avow.api.connections import server_of
+
+    server = server_of(_application(settings), started=ready)
+    with listening, suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])
 
 
 def _roots(given: list[Path] | None, index: Path | None, host: str) -> list[Path]:

@@ -11,7 +11,19 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or "jaxtyping" in sys.modules:
-    from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, Num, Shaped, UInt8, UInt64
+    from jaxtyping import (
+        Bool,
+        Float,
+        Float32,
+        Float64,
+        Int,
+        Int8,
+        Int64,
+        Num,
+        Shaped,
+        UInt8,
+        UInt64,
+    )
 else:
 
     class _Unchecked:
@@ -20,7 +32,8 @@ else:
         def __class_getitem__(cls, annotation: tuple[Any, str]) -> Any:
             return annotation[0]
 
-    Bool = Float = Float32 = Float64 = Int = Int64 = Num = Shaped = UInt8 = UInt64 = _Unchecked
+    Bool = Float = Float32 = Float64 = Int = Int8 = Int64 = _Unchecked
+    Num = Shaped = UInt8 = UInt64 = _Unchecked
 
 __all__ = [
     "Bool",
@@ -28,6 +41,7 @@ __all__ = [
     "Float32",
     "Float64",
     "Int",
+    "Int8",
     "Int64",
     "Num",
     "Shaped",

@@ -27,10 +27,16 @@ ReadText = Callable[[Image.Image], str]
 """Gives what is written in a picture, one line a line; empty where nothing is."""
 
 
-def open_reader() -> ReadText:
-    """Load the engine, which takes seconds; a sentence where it is not installed."""
+def open_reader(remembered: bool = False) -> ReadText:
+    """Load the engine, which takes seconds; a sentence where it is not installed.
+
+    remembered: an earlier run asked for it, and not the one that is told what is missing.
+    """
     if importlib.util.find_spec("rapidocr") is None:
-        raise MissingExtra("Reading text in pictures", "rapidocr", "ocr")
+        what = "Reading text in pictures"
+        if remembered:
+            what += ", as this index does until --no-ocr is given,"
+        raise MissingExtra(what, "rapidocr", "ocr")
     from rapidocr import RapidOCR
 
     engine = RapidOCR(params={"Global.log_level": "critical"})

@@ -67,9 +67,12 @@ class Exact(Index):
         self.delete(ids)
         self._make_room(len(ids))
         end = self._used + len(ids)
-        self._rows[self._used : end] = vectors
+        self._rows[self._used : end] = self._stored(vectors)
         self._ids[self._used : end] = ids
         self._used, self._places = end, None
+
+    def _stored(self, vectors: Float32[np.ndarray, "items dim"]) -> np.ndarray:
+        return vectors
 
     def delete(self, ids: Int64[np.ndarray, " items"]) -> None:
         gone = np.isin(self._ids[: self._used], ids)
@@ -116,12 +119,17 @@ class Exact(Index):
         step = max(1, min(self.block, _SCORES_AT_ONCE // max(1, len(queries))))
         for start in range(0, len(ids), step):
             part = slice(start, start + step)
-            scores = _products(queries, rows[part])
+            scores = self._products(queries, rows[part])
             if every is not None:
                 every[part] = scores[0]
-            scores[:, ids[part] == DEAD] = -np.inf
+            dead = ids[part] == DEAD
+            if dead.any():
+                scores[:, dead] = -np.inf
             best = _merged(best, ids[part], scores, k)
         return best
+
+    def _products(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return _products(queries, rows)
 
     def ids(self) -> Int64[np.ndarray, " items"]:
         return self._sorted()[0]
@@ -179,7 +187,7 @@ class Exact(Index):
         if needed <= len(self._rows) and self._rows.flags.writeable:
             return
         size = max(needed, 2 * self._used)
-        rows = np.empty((size, self.dim), self._rows.dtype)
+        rows = np.empty((size, self._rows.shape[1]), self._rows.dtype)
         ids = np.full(size, DEAD, np.int64)
         rows[: self._used] = self._rows[: self._used]
         ids[: self._used] = self._ids[: self._used]

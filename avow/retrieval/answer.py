@@ -11,6 +11,7 @@ from avow.core.verdicts import Verdict
 from avow.retrieval.understanding import Understanding
 from avow.trust.coherence import Number
 from avow.trust.policy import Judgements
+from avow.trust.top_k import SHOWN
 
 if TYPE_CHECKING:
     import pandas
@@ -97,9 +98,9 @@ class HowMany:
     """Four out of five held-out queries had as many as between `low` and `high`."""
 
     @classmethod
-    def of(cls, number: Number) -> "HowMany":
-        """Of the first query."""
-        return cls(float(number.expected[0]), float(number.low[0]), float(number.high[0]))
+    def of(cls, number: Number, place: int = 0) -> "HowMany":
+        """Of one query."""
+        return cls(*(float(part[place]) for part in (number.expected, number.low, number.high)))
 
     def in_words(self, noun: str) -> str:
         """ "About 40 pictures fit." """
@@ -207,7 +208,8 @@ def in_words(
 ) -> str:
     """Why the verdict is what it is, from the numbers that are shown beside it.
 
-    noun: what was looked for. odd: whether the query is unlike those of the calibration.
+    judgements: of all hits that are judged, so that every page says the same. noun: what was
+    looked for. odd: whether the query is unlike those of the calibration.
     source: the model that the policy was transferred from, where it was.
     """
     parts = []
@@ -245,7 +247,8 @@ def _standing(probability: Float[ndarray, " shown"], noun: str) -> str:
     share = f"{100 * first:.0f} %"
     if alike == 1:
         return f"The first {noun} fits with a probability of {share}."
-    return f"{_count(alike)} {noun}s fit equally well, each with about {share}."
+    count = _count(alike) if alike < SHOWN else f"At least {alike}"  # no more are judged
+    return f"{count} {noun}s fit equally well, each with about {share}."
 
 
 def _rounded(number: float) -> int:

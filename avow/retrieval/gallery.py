@@ -18,7 +18,7 @@ from avow.core.shapes import Bool, Float, Float32, Int64
 from avow.retrieval.open_index import Choice, OpenIndex
 from avow.retrieval.where import Where
 from avow.trust.coherence import Behind
-from avow.trust.top_k import SHOWN, HubStatistics, TopKSummary, summarise_best
+from avow.trust.top_k import SHOWN, TopKSummary, hub_statistics, summarise_best
 
 SAMPLE = 2048
 
@@ -51,46 +51,51 @@ class Gallery:
         """Which items the sample holds, in ascending order."""
         return self.choice.sampled
 
-    def left(self, hit_ids: Int64[np.ndarray, " k"]) -> Bool[np.ndarray, "1 sample"]:
-        """Which sampled items are not among the hits."""
-        left, sampled = np.ones((1, len(self.sampled)), bool), self.sampled
+    def left(
+        self, hit_ids: Int64[np.ndarray, "queries k"]
+    ) -> Bool[np.ndarray, "queries sample"]:
+        """Which sampled items are not among the hits of each query."""
+        left, sampled = np.ones((len(hit_ids), len(self.sampled)), bool), self.sampled
         if len(sampled):
             places = np.searchsorted(sampled, hit_ids).clip(max=len(sampled) - 1)
-            left[0, places[sampled[places] == hit_ids]] = False
+            query, rank = np.nonzero(sampled[places] == hit_ids)
+            left[query, places[query, rank]] = False
         return left
 
 
 @dataclass(frozen=True)
 class QueryScores:
-    """The scores of one query: those of its best items per view, and those of the sample."""
+    """The scores of some queries: of their best items per view, and of the sample."""
 
-    best: Float[np.ndarray, "views 1 k"]
-    sampled: Float[np.ndarray, "1 sample"]
+    best: Float[np.ndarray, "views queries k"]
+    sampled: Float[np.ndarray, "queries sample"]
     """Mean of the views."""
-    left: Bool[np.ndarray, "1 sample"]
+    left: Bool[np.ndarray, "queries sample"]
     gallery: int
 
     @classmethod
     def of(
         cls,
         gallery: Gallery,
-        query: Float32[np.ndarray, " dim"],
-        best: Float32[np.ndarray, "k dim"],
-        hit_ids: Int64[np.ndarray, " k"],
+        queries: Float32[np.ndarray, "queries dim"],
+        best: Float32[np.ndarray, "queries k dim"],
+        hit_ids: Int64[np.ndarray, "queries k"],
         views: int,
         but: int | None = None,
-        sampled: Float32[np.ndarray, " sample"] | None = None,
+        sampled: Float32[np.ndarray, "queries sample"] | None = None,
     ) -> "QueryScores":
         """but: an item that is left out, such as the one whose neighbours are searched.
 
         sampled: the scores of the sample, where the search has them already.
         """
         if sampled is None:
-            sampled = gallery.vectors @ query
-        away = hit_ids if but is None else np.append(hit_ids, but)
+            sampled = queries @ gallery.vectors.T
+        away = hit_ids
+        if but is not None:
+            away = np.concatenate([hit_ids, np.full((len(hit_ids), 1), but)], 1)
         return cls(
-            _by_view(best, query, views),
-            sampled[None],
+            _by_view(best, queries, views),
+            sampled,
             gallery.left(away),
             len(gallery) - (but is not None),
         )
@@ -101,14 +106,19 @@ class QueryScores:
         usual: Background | None,
         everyone: Float[np.ndarray, " sample"] | None,
     ) -> TopKSummary:
-        """As trust reads it. usual: of the best; everyone: what is usual for the sample."""
+        """As trust reads it.
+
+        usual: of the best of all queries, one after another; everyone: of the sample.
+        """
+        shape = self.best.shape[1:]
+        order = np.arange(shape[0] * shape[1]).reshape(shape)
         return summarise_best(
             self.best[..., :SHOWN],
             self.sampled,
             self.left,
             self.gallery,
             tau,
-            usual_best=None if usual is None else HubStatistics.of_one(usual),
+            usual_best=None if usual is None else hub_statistics(usual, order),
             usual_sample=everyone,
         )
 
@@ -120,20 +130,20 @@ class QueryScores:
         last = summary.scores.mean(0)[:, -1:] / summary.tau
         if summary.relative is not None and everyone is not None:
             evidence, last = evidence - everyone, summary.relative[:, -1:]
-        count = np.array([max(self.gallery - summary.scores.shape[-1], 0)])
-        return Behind(last - evidence, self.left, count)
+        count = max(self.gallery - summary.scores.shape[-1], 0)
+        return Behind(last - evidence, self.left, np.full(len(evidence), count))
 
-    def uncertainty(self, tau: float, kind: EvidenceKind) -> float:
+    def uncertainty(self, tau: float, kind: EvidenceKind) -> Float[np.ndarray, " queries"]:
         """u = K / S; exact where the sample is the whole gallery, else estimated from it."""
         best = self.best.mean(0)
-        total = float(logsumexp(log_evidence(best, tau, kind))[0])
-        rest, sample_size = self.gallery - best.shape[1], int(self.left.sum())
-        if rest and sample_size:
-            sample_evidence = log_evidence(self.sampled[self.left][None], tau, kind)
+        total = logsumexp(log_evidence(best, tau, kind))
+        rest, sample_size = self.gallery - best.shape[1], self.left.sum(1)
+        if rest and sample_size.all():
+            sample_evidence = log_evidence(self.sampled, tau, kind)
             # as `trust.evidence_sum` estimates it, without its bounds, which cost more
-            tail = float(logsumexp(sample_evidence)[0]) + math.log(rest / sample_size)
-            total = float(np.logaddexp(total, tail))
-        return float(expit(math.log(self.gallery) - total))
+            tail = logsumexp(np.where(self.left, sample_evidence, np.float32(-np.inf)))
+            total = np.logaddexp(total, tail + np.log(rest / sample_size))
+        return expit(math.log(self.gallery) - total)
 
 
 def slices(
@@ -145,8 +155,10 @@ def slices(
 
 
 def _by_view(
-    vectors: Float32[np.ndarray, "items dim"], query: Float32[np.ndarray, " dim"], views: int
-) -> Float32[np.ndarray, "views 1 items"]:
+    vectors: Float32[np.ndarray, "queries items dim"],
+    queries: Float32[np.ndarray, "queries dim"],
+    views: int,
+) -> Float32[np.ndarray, "views queries items"]:
     """Every item's score in every view."""
-    parts = (vectors * query).reshape(len(vectors), views, -1).sum(-1)
-    return (np.float32(views) * parts.T)[:, None]
+    parts = (vectors * queries[:, None]).reshape(*vectors.shape[:2], views, -1).sum(-1)
+    return np.moveaxis(np.float32(views) * parts, -1, 0)

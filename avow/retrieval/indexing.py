@@ -6,7 +6,6 @@ Run again, it does only what is new, changed, moved or deleted. Stopped or kille
 moment, it goes on where it was.
 """
 
-import os
 import sqlite3
 import time
 import warnings
@@ -25,18 +24,33 @@ from avow.core.errors import BadData, WrongIndex, training_half
 from avow.core.folder import AllowCode
 from avow.core.places import DEFAULT, avow_home
 from avow.core.searching import Encoder
-from avow.core.written_text import open_reader
+from avow.core.vector_forms import check_form
+from avow.core.written_text import ReadText, open_reader
 from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
+from avow.retrieval.index_runs import RunSettings, folder_run, source_run
 from avow.retrieval.library import other_model
 from avow.retrieval.opening import open_shared
+from avow.retrieval.sharding.opening import only_folders
 from avow.retrieval.shared_indexing import How, index_shared
 from avow.retrieval.store.catalogue import current_models, sentences
-from avow.retrieval.store.changes import survey
 from avow.retrieval.store.engines import bring_up_to_date, forget_engines
-from avow.retrieval.store.generations import begin, begin_again, compact, go_on, use
-from avow.retrieval.store.indexed_folders import FPS, cover, frame_rate, note_frame_rate
-from avow.retrieval.store.ingest import Run
+from avow.retrieval.store.generations import (
+    begin,
+    begin_again,
+    compact,
+    go_on,
+    remembered_form,
+    use,
+)
+from avow.retrieval.store.indexed_folders import (
+    FPS,
+    cover,
+    frame_rate,
+    note_frame_rate,
+    note_reading,
+    reads_text,
+)
 from avow.retrieval.store.lock import only_writer
 from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.near_duplicates import group_alike
@@ -57,8 +71,11 @@ class IndexOptions(TypedDict, total=False):
 
     engine: str | None
     """How vectors are searched; None: as they are, else "exact"."""
+    vectors: str | None
+    """How vectors are kept: "float32", "float16", "int8" or "int8x256"; None: as they are,
+    else "float32"."""
     half: bool | None
-    """Whether vectors are kept in 16 bits; None: as they are, else in 32."""
+    """An earlier name: True for "float16", False for "float32"."""
     batch: int
     """Items encoded at once."""
     workers: int
@@ -66,8 +83,11 @@ class IndexOptions(TypedDict, total=False):
     fps: float | None
     """Frames a second that are looked at in videos; None: as it is, else 1. Where it is another
     one than before, all videos are read again."""
-    ocr: bool
-    """Whether text in pictures is recognised and kept, to be searched too."""
+    ocr: bool | None
+    """Whether text in pictures is recognised and kept, to be searched too; None: as before."""
+    in_units: bool | None
+    """Whether the work is cut into units (`retrieval/sharding`); None: where a source is no
+    folder of this machine."""
     allow_code: bool
     """Go on with an engine outside Avow that the index names; a given one needs no leave."""
 
@@ -77,12 +97,21 @@ class _Indexing:
     """The options with their defaults; a name that is none of them is a TypeError."""
 
     engine: str | None = None
+    vectors: str | None = None
     half: bool | None = None
     batch: int = BATCH
     workers: int = 0
     fps: float | None = None
-    ocr: bool = False
+    ocr: bool | None = None
+    in_units: bool | None = None
     allow_code: bool = False
+
+    @property
+    def kept_as(self) -> str | None:
+        """How vectors are to be kept; None: as they are."""
+        if self.vectors is not None or self.half is None:
+            return self.vectors
+        return "float16" if self.half else "float32"
 
 
 def index_folders(
@@ -97,7 +126,7 @@ def index_folders(
     stop: Callable[[], bool] | None = None,
     **options: Unpack[IndexOptions],
 ) -> Report:
-    """Bring an index up to date with some folders.
+    """Bring an index up to date with some folders, or sources of another kind.
 
     rebuild: encode everything anew, or for a model that the index does not know; readers
     see the old state until all is done. dedupe: group near-duplicates. prune: forget
@@ -106,40 +135,41 @@ def index_folders(
     what was done before is kept. The other options are in `IndexOptions`.
     """
     how = _Indexing(**options)
-    engine, half = how.engine, how.half
+    engine, kept_as = how.engine, how.kept_as
     started = time.monotonic()
     if (store := open_shared(index)) is not None:
-        if dedupe or how.ocr:
-            raise _not_shared(store.address, "--dedupe" if dedupe else "--ocr")
+        if dedupe:
+            raise _not_shared(store.address, "--dedupe")
         told = (progress or (lambda _: None), stop or (lambda: False))
         return _index_shared(store, folders, encoder, how, rebuild, prune, *told)
     index = index or avow_home() / "index"
-    _check(how.batch, engine, how.fps)
-    plain = not (rebuild or dedupe or how.ocr) and engine is None and half is None
-    read_text = open_reader() if how.ocr else None  # says at once what is missing
+    _check(how.batch, engine, how.fps, kept_as)
+    in_units = not only_folders(folders) if how.in_units is None else how.in_units
+    same = (engine, kept_as, how.ocr) == (None, None, None)
+    plain = same and not (rebuild or dedupe or in_units)
     if isinstance(encoder, Deferred) and plain:
         nothing = unchanged(folders, index, encoder, how.fps)
         if nothing is not None:
             return nothing
     _make_folder(index)
+    read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
     with only_writer(index), sentences(index), warnings.catch_warnings():
         # set once for all threads: warnings of image decoders do not concern the user
         warnings.simplefilter("ignore")
         link, repaired = open_for_writing(index, rebuild)
         try:
             opened = encoder.open() if isinstance(encoder, Deferred) else encoder
-            writer = _writer(link, index, opened, engine, half, rebuild)
+            writer = _writer(link, index, opened, engine, kept_as, rebuild)
             if isinstance(encoder, Deferred):
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
             fps, told = _frame_rate(writer, index, how.fps, rebuild)
-            space = (writer.model, writer.generation)
-            changes = survey(link, folders, index, *space, read_text is not None)
-            cover(index, changes.walk.roots, anew=rebuild)
+            settings = RunSettings(how.batch, how.workers, prune, fps, read_text)
+            prepare = source_run if in_units else folder_run
+            run, covered = prepare(writer, opened, folders, index, settings)
+            cover(index, covered, anew=rebuild)
             note_frame_rate(index, fps)
-            workers = how.workers or _workers()
-            speed = (how.batch, workers)
-            run = Run(writer, opened, changes, *speed, prune, fps, read_text)
+            note_reading(index, read_text is not None)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
                 allowed = True if how.allow_code else [engine or ""]
@@ -208,10 +238,16 @@ def _index_shared(
     progress: Callable[[Progress], None],
     stop: Callable[[], bool],
 ) -> Report:
-    _check(how.batch, None, how.fps)
-    shared = How(
-        *(how.engine, how.half, how.batch, how.workers or _workers(), how.fps, rebuild, prune)
-    )
+    _check(how.batch, None, how.fps, how.kept_as)
+    if how.ocr:
+        raise _not_shared(store.address, "--ocr")
+    if how.kept_as not in (None, "float32", "float16"):
+        raise _not_shared(store.address, f"--vectors {how.kept_as}")
+    if how.in_units or not only_folders(folders):
+        raise _not_shared(store.address, "Indexing anything but folders")
+    half = None if how.kept_as is None else how.kept_as == "float16"
+    workers = RunSettings(how.batch, how.workers, prune, FPS, None).threads
+    shared = How(how.engine, half, how.batch, workers, how.fps, rebuild, prune)
     opened = encoder.open() if isinstance(encoder, Deferred) else encoder
     with closing(store):
         return index_shared(store, folders, opened, shared, progress, stop)
@@ -265,26 +301,41 @@ def _writer(
     index: Path,
     encoder: Encoder,
     engine: str | None,
-    half: bool | None,
+    kept_as: str | None,
     rebuild: bool,
 ) -> Writer:
     models = current_models(link, index)
     if encoder.fingerprint not in models:
         if models and not rebuild:
             raise other_model(index, models, encoder.name)
-        return begin(link, index, encoder, engine or "exact", bool(half))
+        return begin(link, index, encoder, engine or "exact", kept_as or "float32")
     space = Space(index, encoder.fingerprint)
     if rebuild:
         space.mend(encoder)
-        return begin_again(link, space, engine or "exact", bool(half))
+        kept_as = kept_as or remembered_form(link, space)
+        if kept_as == "int8x256":
+            space.keep_projection(encoder)
+        return begin_again(link, space, engine or "exact", kept_as)
     writer = go_on(link, space, engine)
-    if half is not None and half != writer.half:
-        precision = "half" if writer.half else "full"
+    if kept_as is not None and kept_as != writer.vectors_as:
         raise WrongIndex(
-            f"The index {str(index)!r} keeps its vectors in {precision} precision. Expected to "
-            "go on like that; to change it, encode everything anew with --rebuild."
+            f"The index {str(index)!r} keeps its vectors as {writer.vectors_as}. Expected "
+            f"to go on like that, not {kept_as}; to change it, encode everything anew with "
+            "--rebuild."
         )
     return writer
+
+
+def _text_reader(index: Path, asked: bool | None, rebuild: bool) -> ReadText | None:
+    """What reads text in pictures: where that is asked for, or the index remembers it."""
+    if asked is not None:
+        return open_reader() if asked else None
+    try:
+        return open_reader(remembered=True) if reads_text(index) else None
+    except WrongIndex:
+        if not rebuild:
+            raise
+        return None  # the note is lost with the folders, which are named again
 
 
 def _frame_rate(
@@ -317,13 +368,15 @@ def _times(rate: float) -> str:
     return "once" if rate == 1 else f"{rate:g} times"
 
 
-def _check(batch: int, engine: str | None, fps: float | None) -> None:
+def _check(batch: int, engine: str | None, fps: float | None, kept_as: str | None) -> None:
     if batch < 1:
         raise BadData(f"The batch is {batch!r}. Expected at least one item at once.")
     if fps is not None and not LEAST_FPS <= fps <= MOST_FPS:
         raise BadData(
             f"The frames a second are {fps!r}. Expected {LEAST_FPS} to {MOST_FPS}; 1 is usual."
         )
+    if kept_as is not None:
+        check_form(kept_as)
     if engine is not None:
         folder.find(indexes, engine, allow_code=True)  # the caller typed it
 
@@ -336,7 +389,3 @@ def _make_folder(index: Path) -> None:
             f"The index folder {str(index)!r} cannot be made ({error.strerror}). Expected a "
             "place to write to; name another one with --index."
         ) from error
-
-
-def _workers() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4

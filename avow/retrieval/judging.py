@@ -1,6 +1,7 @@
-"""What a policy says of the best items of a search: verdict, probabilities, sentence, hits."""
+"""What a policy says of the best items of searches: verdict, probabilities, sentence, hits."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
@@ -8,14 +9,36 @@ import numpy as np
 
 from avow.core.searching import Encoder
 from avow.core.shapes import Float
-from avow.retrieval.answer import Hit, HowMany, Verdict, in_words
+from avow.core.verdicts import EMPTY
+from avow.retrieval.answer import (
+    Hit,
+    HowMany,
+    SearchResult,
+    Uncertainty,
+    Verdict,
+    at_least,
+    in_words,
+)
 from avow.retrieval.gallery import QueryScores
 from avow.retrieval.leaving_out import leave_out
 from avow.retrieval.moments import has_videos, join_moments
 from avow.retrieval.open_index import OpenIndex
-from avow.retrieval.request import Candidates, Request, shown_hits
+from avow.retrieval.ranking import Ranked
+from avow.retrieval.request import (
+    Candidates,
+    ReadItems,
+    Request,
+    of_queries,
+    shown_hits,
+    shown_places,
+)
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
+
+_Part = tuple[Request, Candidates, Judgements, Judgements, HowMany | None]
+
+
+PARTIAL = "Part of the index did not answer, so this answer is partial and not judged."
 
 
 @dataclass(frozen=True)
@@ -32,43 +55,115 @@ class Judged:
 
 def judge(
     policy: Policy,
-    request: Request,
-    candidates: Candidates,
+    requests: Sequence[Request],
+    ranked: Ranked,
     scores: QueryScores,
     library: OpenIndex,
     encoder: Encoder,
-    unwanted: Float[np.ndarray, " items"] | None = None,
-) -> Judged:
-    """unwanted: the probability of each best item that it shows what is to be left out."""
-    gallery, ids = candidates.gallery, candidates.ids
-    usual = None if gallery.usual is None else library.usual(ids[:SHOWN])
+    unwanted: Sequence[Float[np.ndarray, " items"] | None],
+) -> list[Judged]:
+    """What is stated of some queries of one style; the numbers of all are computed at once.
+
+    unwanted: the probability of each best item of a query that it shows what it leaves out.
+    """
+    gallery = ranked.gallery
+    usual = None if gallery.usual is None else library.usual(ranked.first.ravel())
     summary = scores.summary(encoder.tau, usual, gallery.usual)
-    reading = policy.read(summary, request.words, request.common)
-    stated = partial(policy.judge, reading, risk=request.wanted_risk, model=encoder.fingerprint)
-
-    def first(shown: int) -> Judgements:
-        if unwanted is None:
-            return stated(shown=shown)
-        about = (summary.gallery, request.words)
-        return leave_out(stated(shown=SHOWN), unwanted, policy, about, shown)
-
-    judgements, noun, joined = first(min(request.k, SHOWN, len(ids))), "picture", False
+    reading = policy.read(summary, *of_queries(requests))
+    risk, shown = requests[0].wanted_risk, min(requests[0].page.k, SHOWN, ranked.ids.shape[1])
+    stated = partial(policy.judge, reading, risk=risk, model=encoder.fingerprint)
+    every = stated(shown=SHOWN)
+    # a policy without `one_of_first` judges by how many are shown
+    page = stated(shown=shown) if every.one_of_first is None else every.among(shown)
     number = policy.number(reading, scores.behind(summary, gallery.usual))
-    hits = shown_hits(library, candidates, request.k, judgements)
+    parts = []
+    for place, request in enumerate(requests):
+        both = every.of(place), page.of(place)
+        many = None if number is None else HowMany.of(number, place)
+        if (left_out := unwanted[place]) is not None:
+            about = (summary.gallery[place : place + 1], request.words)
+            one = leave_out(both[0], left_out, policy, about, SHOWN)
+            both, many = (one, one.among(shown)), None
+        parts.append((request, ranked.of(place), *both, many))
+    read = _read_at_once(library, parts)
+    return [_judged(policy, library, read, *part) for part in parts]
+
+
+def unjudged(
+    library: OpenIndex, requests: Sequence[Request], ranked: Ranked, why: str
+) -> list[Judged]:
+    """The hits alone, and why nothing is stated of them."""
+    why = " ".join((why, *ranked.missing))
+    judged = []
+    for place, request in enumerate(requests):
+        hits = shown_hits(library.items, ranked.of(place), request.k, None)
+        judged.append(Judged("unjudged", None, None, request.with_hint(why), hits))
+    return judged
+
+
+def _read_at_once(library: OpenIndex, parts: list[_Part]) -> ReadItems:
+    """Gives items that all queries together have been read for."""
+    wanted = [
+        candidates.ids[shown_places(candidates, request.k, every)]
+        for request, candidates, every, _, _ in parts
+    ]
+    items = {item.id: item for item in library.items(np.unique(np.concatenate(wanted)))}
+    return lambda ids: [items[number] for number in ids.tolist()]
+
+
+def _judged(
+    policy: Policy,
+    library: OpenIndex,
+    read: ReadItems,
+    request: Request,
+    candidates: Candidates,
+    every: Judgements,
+    page: Judgements,
+    many: HowMany | None,
+) -> Judged:
+    """every: of all hits that are judged. page: of those shown at once."""
+    hits, noun = shown_hits(read, candidates, request.k, every), "picture"
     if has_videos(hits):
-        moments = join_moments(library, candidates, request.k, first(SHOWN), judgements)
-        hits, judgements = moments.hits, moments.judgements
-        noun, joined = moments.noun, moments.joined
-    verdict = cast(Verdict, judgements.verdicts[0].replace(" ", "_"))
-    # segments are counted, and how many of them are one moment is known of the hits alone
-    if number is None or unwanted is not None or joined:
-        many = None
-    else:
-        many = HowMany.of(number)
+        moments = join_moments(library, candidates, request.k, every, page)
+        hits, page, noun = moments.hits, moments.judgements, moments.noun
+        every = page
+        # segments are counted, and how many of them are one moment is known of the hits alone
+        many = None if moments.joined else many
+    verdict = cast(Verdict, page.verdicts[0].replace(" ", "_"))
     if request.understanding is not None and not request.understanding.understood:
         message = request.understanding.message or "This query is not understood."
-        return Judged("not_understood", judgements, many, message, hits)
-    odd = judgements.odd is not None and policy.is_odd(float(judgements.odd[0]))
+        return Judged("not_understood", page, many, message, hits)
+    odd = page.odd is not None and policy.is_odd(float(page.odd[0]))
     noun = noun if request.kind == "image" else "text"
-    why = in_words(verdict, judgements, noun, many, odd, policy.conditions.transferred)
-    return Judged(verdict, judgements, many, request.with_hint(why), hits)
+    why = in_words(verdict, every, noun, many, odd, policy.conditions.transferred)
+    return Judged(verdict, page, many, request.with_hint(why), hits)
+
+
+def result_of(
+    request: Request, judged: Judged, evidence: Uncertainty, seconds: dict[str, float]
+) -> SearchResult:
+    """One query's answers, on their page."""
+    empty = judged.verdict in EMPTY
+    result = SearchResult(
+        request.query,
+        judged.verdict,
+        None if judged.judgements is None else _trust(judged.judgements, empty),
+        evidence,
+        judged.why,
+        () if empty else judged.hits,
+        judged.hits if empty else (),
+        seconds,
+        request.understanding,
+        judged.how_many,
+    )
+    least = None if request.where is None else request.where.least
+    result = result if least is None else at_least(result, least)
+    start = request.page.offset
+    if not start:
+        return result
+    return replace(result, hits=result.hits[start:], near_misses=result.near_misses[start:])
+
+
+def _trust(judgements: Judgements, empty: bool) -> float:
+    """That the answer is good; where nothing is shown, that there was anything to show."""
+    return float((judgements.present if empty else judgements.confidence)[0])

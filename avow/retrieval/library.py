@@ -11,6 +11,7 @@ another process may add to it.
 import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +129,9 @@ class Library(OpenIndex):
     def manifest(self) -> dict[str, Any]:
         """The model, and how its vectors are kept and searched."""
         state = self._state
-        storage = {"engine": state.engine, "half": state.half, "exact": state.searched.exact}
-        return self._about | storage
+        storage = {"engine": state.engine, "exact": state.searched.exact}
+        kept_as = {"vectors": state.form.name, "half": state.form.name == "float16"}
+        return self._about | storage | kept_as
 
     @property
     def _sealed(self) -> bool:
@@ -166,11 +168,11 @@ class Library(OpenIndex):
         sampled = ids[Reference.draw(len(ids), most).ids]
         return Choice(len(ids), len(ids) == len(self), sampled, where, kind, ids)
 
-    def nearest(self, query: Float32[np.ndarray, " dim"], k: int, choice: Choice) -> Found:
-        if choice.whole:
-            return Found(*self.search_and_watch(query, k, choice.sampled))
-        ids, scores = self.search(query[None], k, choice.ids)
-        return Found(ids[0], scores[0])
+    def nearest(self, queries: Queries, k: int, choice: Choice) -> Found:
+        if choice.whole and len(queries) == 1:
+            ids, scores, watched = self.search_and_watch(queries[0], k, choice.sampled)
+            return Found(ids[None], scores[None], None if watched is None else watched[None])
+        return Found(*self.search(queries, k, None if choice.whole else choice.ids))
 
     def written(self, text: str) -> list[int]:
         """Pictures in which the words of a text are written, those as they stand first."""
@@ -197,7 +199,7 @@ class Library(OpenIndex):
         state = self._state
         rows = state.rows_of(ids, self.folder)
         state.vectors.check(rows)
-        return np.asarray(state.vectors.data[rows], np.float32)
+        return state.form.decode(state.vectors.data[rows])
 
     def usual(self, ids: Sequence[int] | Int64[np.ndarray, " items"]) -> Background | None:
         """What is usual for these items, where the model has a bank of queries for them."""
@@ -233,7 +235,7 @@ class Library(OpenIndex):
         Comparing every row gives those scores for nothing; None where that is not done.
         """
         state = self._state
-        if state.engine != "exact" or state.half:
+        if state.engine != "exact" or state.form.name != "float32":
             nearest = self.search(query[None], k)
             return nearest[0][0], nearest[1][0], None
         state.vectors.check()
@@ -252,6 +254,12 @@ class Library(OpenIndex):
             return False
         self._load()
         return True
+
+    def check_reachable(self) -> None:
+        """Ask the store one short question, whatever other threads wait for."""
+        with damage_told(self.folder), closing(open_catalogue(self.folder)) as link:
+            if current(link, self._space, self.folder) is None:
+                raise replaced(self.folder)
 
     def skipped(self) -> list[Skipped]:
         """Files that could not be indexed, by path."""

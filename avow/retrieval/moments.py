@@ -19,7 +19,7 @@ import numpy as np
 from avow.retrieval.answer import ALIKE, Hit
 from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.request import Candidates, shown_hits
-from avow.trust.coherence import agree, one_of_some
+from avow.trust.coherence import TEN, agree, one_of_some
 from avow.trust.judgements import Judgements
 
 LIKELY = 0.5
@@ -36,18 +36,8 @@ class Moments:
     judgements: Judgements
     joined: bool
     """Whether some of them are several segments: then there are fewer answers than items."""
-
-    @property
-    def noun(self) -> str:
-        """What the answers are that fit as well as the first, for a sentence."""
-        if self.judgements.verdicts[0] == "nothing found":
-            moments = all(hit.kind == "video" for hit in self.hits)
-            return "moment" if moments else "picture or moment"
-        least = ALIKE * (self.hits[0].p_relevant or 0.0)
-        kinds = {hit.kind for hit in self.hits if (hit.p_relevant or 0.0) >= least}
-        if len(kinds) > 1:
-            return "answer"
-        return "moment" if "video" in kinds else "picture"
+    noun: str
+    """What the answers are that fit as well as the first, for a sentence."""
 
 
 def has_videos(hits: tuple[Hit, ...]) -> bool:
@@ -59,9 +49,9 @@ def join_moments(
 ) -> Moments:
     """The k best answers, each a picture or a moment of one or more segments.
 
-    every: of all candidates that the policy looked at. shown: of the k that would be shown.
+    every: of all candidates that the policy looked at. shown: of those on one page.
     """
-    hits = shown_hits(library, candidates, len(candidates.ids), every)
+    hits = shown_hits(library.items, candidates, len(candidates.ids), every)
     rho, anything = 0.0, float(every.present[0])
     if every.one_of_first is not None:
         rho = float(agree(every.probability, every.present)[2][0])
@@ -69,11 +59,24 @@ def join_moments(
     joined = len(answers) < len(hits)
     # behind the judged ones, in the order of their similarity, are those without probability
     answers.sort(key=lambda hit: 0.0 if hit.p_relevant is None else -1 - hit.p_relevant)
-    answers = [replace(hit, rank=rank) for rank, hit in enumerate(answers[:k], start=1)]
+    answers = [replace(hit, rank=rank) for rank, hit in enumerate(answers, start=1)]
     stated = np.array([hit.p_relevant for hit in answers if hit.p_relevant is not None])
     confidence = np.maximum(shown.confidence, stated[:1])
-    judgements = replace(shown, probability=stated[None], confidence=confidence)
-    return Moments(tuple(answers), judgements, joined)
+    order = np.arange(len(stated))[None]
+    judgements = replace(shown, order=order, probability=stated[None], confidence=confidence)
+    return Moments(tuple(answers[:k]), judgements, joined, _noun(answers, judgements))
+
+
+def _noun(answers: list[Hit], judgements: Judgements) -> str:
+    """answers: all, whatever page of them is shown; a refusal is about the first ten."""
+    if judgements.verdicts[0] == "nothing found":
+        moments = all(hit.kind == "video" for hit in answers[:TEN])
+        return "moment" if moments else "picture or moment"
+    least = ALIKE * (answers[0].p_relevant or 0.0)
+    kinds = {hit.kind for hit in answers if (hit.p_relevant or 0.0) >= least}
+    if len(kinds) > 1:
+        return "answer"
+    return "moment" if "video" in kinds else "picture"
 
 
 def _groups(hits: tuple[Hit, ...]) -> list[list[Hit]]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from avow.core.background import Background
+from avow.core.searching import Queries
 from avow.core.shapes import Float32, Int64
 from avow.retrieval.store.feedback import Feedback
 from avow.retrieval.store.items import Item
@@ -47,11 +48,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Found:
-    """The nearest items of a query, best first."""
+    """The nearest items of some queries, best first."""
 
-    ids: Int64[np.ndarray, " hits"]
-    scores: Float32[np.ndarray, " hits"]
-    sampled: Float32[np.ndarray, " sample"] | None = None
+    ids: Int64[np.ndarray, "queries hits"]
+    scores: Float32[np.ndarray, "queries hits"]
+    sampled: Float32[np.ndarray, "queries sample"] | None = None
     """Scores of the sample, where they cost nothing."""
     missing: tuple[str, ...] = ()
     """Sentences on parts of the index that did not answer; then nothing is judged."""
@@ -111,8 +112,8 @@ class OpenIndex(ABC):
         """What passes a filter, with a sample of at most so many."""
 
     @abstractmethod
-    def nearest(self, query: Float32[np.ndarray, " dim"], k: int, choice: Choice) -> Found:
-        """The nearest of the chosen items to one query, best first."""
+    def nearest(self, queries: Queries, k: int, choice: Choice) -> Found:
+        """The nearest of the chosen items to each query, best first."""
 
     @abstractmethod
     def written(self, text: str) -> list[int]:
@@ -129,6 +130,10 @@ class OpenIndex(ABC):
     @abstractmethod
     def refresh(self) -> bool:
         """Pick up what was committed since; whether anything was."""
+
+    @abstractmethod
+    def check_reachable(self) -> None:
+        """Ask the store one short question, whatever other threads wait for."""
 
     # --- what belongs to it -----------------------------------------------------------
 

@@ -7,6 +7,7 @@ a picture, "at night"           the unit sum of both
 "dogs" without "a ball"         the unit difference
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -75,16 +76,25 @@ class Question:
             "kind": self.kind,
         }
 
-    def vector(self, encoder: Encoder) -> Float32[np.ndarray, " dim"]:
-        """Every view's slice has the length of an item's, so that scores stay in [-1, 1]."""
-        text_asked = self.asked or self.text
-        texts = [text for text in (text_asked, self.without) if text is not None]
-        vectors = list(encoder.encode_texts(texts)) if texts else []
+    @property
+    def texts(self) -> list[str]:
+        """What a model has to read of it."""
+        return [text for text in (self.asked or self.text, self.without) if text is not None]
+
+    def vector(
+        self, encoder: Encoder, known: Mapping[str, np.ndarray] | None = None
+    ) -> Float32[np.ndarray, " dim"]:
+        """Every view's slice has the length of an item's, so that scores stay in [-1, 1].
+
+        known: the vectors of `texts`, where they were read before.
+        """
+        if known is None:
+            known = dict(zip(self.texts, encoder.encode_texts(self.texts), strict=True))
         total = np.zeros(encoder.dim, np.float32)
         if self.text is not None:
-            total = total + vectors[0]
+            total = total + known[self.asked or self.text]
         if self.without is not None:
-            total = total - vectors[-1]
+            total = total - known[self.without]
         if self.image is not None:
             total = total + self._picture(self.image, encoder)
         return _unit(total, encoder.views)

@@ -1,5 +1,6 @@
 """A search on its way: the request, and the best items for it."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -22,6 +23,25 @@ PICTURE_RISK = 0.1
 
 
 @dataclass(frozen=True)
+class Page:
+    """Which answers are wanted: `k` of them, behind the first `offset`.
+
+    What is stated of an answer, and of all together, is the same on every page.
+    """
+
+    k: int
+    offset: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.k
+
+    def within(self, items: int) -> "Page":
+        """The same of so many items."""
+        return Page(self.k, min(self.offset, items))
+
+
+@dataclass(frozen=True)
 class Request:
     """A search from here on: its query is a vector, and its filter is parsed."""
 
@@ -30,7 +50,7 @@ class Request:
     style: Style
     vector: Float32[np.ndarray, " dim"]
     kind: str
-    k: int
+    page: "Page"
     risk: float | None = None
     where: Where | None = None
     but: int | None = None
@@ -43,6 +63,11 @@ class Request:
     """What the hits must not show, as a search of its own."""
 
     @property
+    def k(self) -> int:
+        """How many answers are needed."""
+        return self.page.end
+
+    @property
     def wanted_risk(self) -> float | None:
         """The risk asked for; None: the policy's own.
 
@@ -53,16 +78,20 @@ class Request:
 
     @property
     def words(self) -> Int64[np.ndarray, " 1"]:
-        return count_words([self.asked])
-
-    @property
-    def common(self) -> Float64[np.ndarray, " 1"] | None:
-        return commonness([self.asked]) if self.asked else None
+        return of_queries([self])[0]
 
     def with_hint(self, why: str) -> str:
         """A sentence, followed by the message on how the query was understood, if any."""
         hint = None if self.understanding is None else self.understanding.message
         return why if hint is None else f"{why} {hint}"
+
+
+def of_queries(
+    requests: Sequence[Request],
+) -> tuple[Int64[np.ndarray, " queries"], Float64[np.ndarray, " queries"] | None]:
+    """The number of words of every query, and how common it is; None where none is a text."""
+    asked = [request.asked for request in requests]
+    return count_words(asked), commonness(asked) if all(asked) else None
 
 
 @dataclass(frozen=True)
@@ -72,28 +101,36 @@ class Candidates:
     gallery: Gallery
     ids: Int64[np.ndarray, " hits"]
     scores: Float32[np.ndarray, " hits"]
-    sampled: Float32[np.ndarray, " sample"] | None = None
-    """Scores of the gallery's sample, where they came with the search."""
-    missing: tuple[str, ...] = ()
-    """Sentences on parts of the index that did not answer."""
+
+
+ReadItems = Callable[[Int64[np.ndarray, " items"]], list[Item]]
 
 
 def shown_hits(
-    library: OpenIndex, candidates: Candidates, k: int, judgements: Judgements | None
+    read: ReadItems, candidates: Candidates, k: int, judgements: Judgements | None
 ) -> tuple[Hit, ...]:
-    """The first k: by probability where it is known, behind them by similarity."""
-    ids = candidates.ids
-    first = np.arange(0) if judgements is None else judgements.order[0]
-    beyond = np.arange(0 if judgements is None else SHOWN, len(ids))
-    places = np.concatenate([first, beyond])[:k]
+    """The first k: by probability where it is known, behind them by similarity.
+
+    judgements: of all that were judged.
+    """
+    places = shown_places(candidates, k, judgements)
     stated = [] if judgements is None else judgements.probability[0].tolist()
-    stated += [None] * (len(places) - len(stated))
-    items = library.items(ids[places])
-    ranked = zip(items, candidates.scores[places], stated, strict=True)
+    stated = stated[: len(places)] + [None] * (len(places) - len(stated))
+    ranked = zip(read(candidates.ids[places]), candidates.scores[places], stated, strict=True)
     return tuple(
         _hit(rank, item, float(score), p)
         for rank, (item, score, p) in enumerate(ranked, start=1)
     )
+
+
+def shown_places(
+    candidates: Candidates, k: int, judgements: Judgements | None
+) -> Int64[np.ndarray, " shown"]:
+    """The first k as places of the candidates, in the order they are shown."""
+    ids = candidates.ids
+    first = np.arange(0) if judgements is None else judgements.order[0]
+    beyond = np.arange(0 if judgements is None else SHOWN, len(ids))
+    return np.concatenate([first, beyond])[:k]
 
 
 def written_hits(library: OpenIndex, request: Request, text: str) -> tuple[Hit, ...]:
@@ -101,7 +138,7 @@ def written_hits(library: OpenIndex, request: Request, text: str) -> tuple[Hit, 
     ids = library.written(text)
     if ids:
         among = np.isin(ids, library.find(request.where, request.kind))
-        ids = np.array(ids)[among][: request.k].tolist()
+        ids = np.array(ids)[among][: request.page.k].tolist()
     scores = (library.vectors(ids) @ request.vector).tolist() if ids else []
     return tuple(
         replace(_hit(rank, item, score, None), by="text")

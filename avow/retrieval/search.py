@@ -11,7 +11,6 @@ Filters choose before anything is ranked, and trust is judged on what they leave
 import threading
 import time
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,13 @@ from avow.core.errors import WrongIndex, WrongTrust
 from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
 from avow.core.shapes import Float, Int64
-from avow.retrieval.answer import SearchResult, Uncertainty, at_least
+from avow.retrieval.answer import SearchResult, Uncertainty
+from avow.retrieval.asking import requests_of
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, QueryScores
 from avow.retrieval.item_pictures import open_item
-from avow.retrieval.judging import Judged, judge
+from avow.retrieval.judging import PARTIAL, Judged, judge, result_of, unjudged
 from avow.retrieval.leaving_out import probability_of
 from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.opening import open_library
@@ -40,16 +40,15 @@ from avow.retrieval.question import (
     ask,
     check_numbers,
     only_text,
-    understood,
 )
-from avow.retrieval.read_ahead import read_ahead
-from avow.retrieval.request import Candidates, Request, shown_hits, written_hits
+from avow.retrieval.ranking import Ranked, rank, score
+from avow.retrieval.request import Page, Request, of_queries, written_hits
 from avow.retrieval.where import Where
-from avow.trust.policy import Judgements, Policy
-from avow.trust.top_k import SHOWN
+from avow.trust.policy import Policy
 
 _GALLERIES_KEPT = 4  # of as many filters, the samples stay in memory
-_PARTIAL = "Part of the index did not answer, so this answer is partial and not judged."
+MANY = 64
+"""Texts that `search_many` answers at once."""
 _NOT_CALIBRATED = "This kind of search is not calibrated yet."
 
 
@@ -124,7 +123,7 @@ class Retriever:
         *,
         image: str | Path | Image.Image | ClipFile | None = None,
         without: str | None = None,
-        k: int = 10,
+        k: int | Page = 10,
         risk: float | None = None,
         where: str | Where | None = None,
         kind: str = "image",
@@ -132,47 +131,35 @@ class Retriever:
     ) -> SearchResult:
         """The k best items for a text, a picture, or both; `without` is what to leave out.
 
-        risk: the share of wrong answers that "answer" may have; default: the policy's own.
+        k: how many; a `Page` also says how many of the best come before them. risk: the share
+        of wrong answers that "answer" may have; default: the policy's own.
         where: a filter such as 'taken>=2024 and path~"holiday"'. kind: "image" or "text".
         rewrite: whether "a bathroom with no toilet" is searched as "a bathroom" without
         "toilet"; False searches the text as it was typed.
         """
         question = ask(text, image, without, kind)
-        check_numbers(k, risk)
-        chosen = Where.parse(where) if isinstance(where, str) else where
-        started = time.perf_counter()
-        question, understanding = understood(question, self.encoder, rewrite)
-        query = {**question.to_dict(), "where": None if where is None else str(where)}
-        leaving = None
-        if self._leaves_out(question):
-            other = only_text(question.without or "")
-            about = (query, "text", other.vector(self.encoder), kind, k)
-            leaving = Request(*about, where=chosen, asked=other.asked)
-            question = replace(question, without=None)
-        vector = question.vector(self.encoder)
-        encoded = time.perf_counter() - started
-        request = Request(
-            query,
-            question.style,
-            vector,
-            kind,
-            k,
-            risk,
-            chosen,
-            asked=question.asked,
-            understanding=understanding,
-            leaving=leaving,
-        )
-        result = _timed(self._answer(request), encode=encoded)
-        if text is None or image is not None or kind != "image":
-            return result
-        return replace(result, written=written_hits(self.library, request, text))
+        return self._search([question], k, risk, where, rewrite)[0]
 
-    def search_many(self, texts: Sequence[str], **asked: Any) -> list[SearchResult]:
-        """The answers to some texts, read in batches; asked: more arguments of `search`."""
-        reading = copy(self)
-        reading._encoder = read_ahead(self.encoder, texts, asked)
-        return [reading.search(text, **asked) for text in texts]
+    def search_many(
+        self,
+        texts: Sequence[str],
+        *,
+        without: str | None = None,
+        k: int | Page = 10,
+        risk: float | None = None,
+        where: str | Where | None = None,
+        kind: str = "image",
+        rewrite: bool = True,
+    ) -> list[SearchResult]:
+        """What `search` gives for each text; they are encoded, ranked and judged together.
+
+        `MANY` of them at once, which bounds the memory.
+        """
+        results = []
+        for start in range(0, len(texts), MANY):
+            part = [ask(text, None, without, kind) for text in texts[start : start + MANY]]
+            results += self._search(part, k, risk, where, rewrite)
+        return results
 
     async def asearch(self, text: str | None = None, **asked: Any) -> SearchResult:
         """`search` for programs with an event loop; searches of one retriever take turns."""
@@ -185,10 +172,10 @@ class Retriever:
         return await asyncio.to_thread(in_turn)
 
     def similar(
-        self, item_id: int, *, k: int = 10, where: str | Where | None = None
+        self, item_id: int, *, k: int | Page = 10, where: str | Where | None = None
     ) -> SearchResult:
         """Items of the same kind that look (or read) like one of the index."""
-        check_numbers(k, None)
+        page = self._page(k, None)
         chosen = Where.parse(where) if isinstance(where, str) else where
         item = self.library.items([item_id])[0]
         vector = self.library.vectors([item_id])[0]
@@ -196,8 +183,8 @@ class Retriever:
         query = {**Question(kind=kind).to_dict()}
         query |= {"similar_to": item_id, "where": None if where is None else str(where)}
         style: Style = "similar" if item.kind == "text" else "picture"
-        request = Request(query, style, vector, kind, k, where=chosen, but=item_id)
-        return self._answer(request)
+        request = Request(query, style, vector, kind, page, where=chosen, but=item_id)
+        return self._answer([request])[0]
 
     def explain(self, text: str, item_id: int) -> Explanation:
         """Which words, and which parts of a picture of the index, carry the match."""
@@ -228,6 +215,8 @@ class Retriever:
         """
         if style not in ("text", "image", "picture"):
             return None
+        if style == "picture" and self.library.manifest["vectors"] == "int8x256":
+            return None  # two pictures lose more of their similarity than a text and a picture
         name = f"trust-{style}.json"
         self.library.check_attached(name)
         # only the default model brings one for pictures: others need not be loaded for it
@@ -247,33 +236,66 @@ class Retriever:
 
     # --- the parts of an answer -------------------------------------------------------
 
-    def _answer(self, request: Request) -> SearchResult:
+    def _page(self, k: int | Page, risk: float | None) -> Page:
+        page = k if isinstance(k, Page) else Page(k)
+        check_numbers(page.k, risk)
+        page = page.within(len(self.library))
+        check_numbers(page.end, None)
+        return page
+
+    def _search(
+        self,
+        questions: Sequence[Question],
+        k: int | Page,
+        risk: float | None,
+        where: str | Where | None,
+        rewrite: bool,
+    ) -> list[SearchResult]:
+        """questions: of one kind; several of them are texts."""
+        page = self._page(k, risk)
         started = time.perf_counter()
+        how = (self.encoder, self._left_out, page, risk, where, rewrite)
+        requests = requests_of(questions, *how)
+        encoded = (time.perf_counter() - started) / len(questions)
+        by_style: dict[Style, list[int]] = {}
+        for place, request in enumerate(requests):
+            by_style.setdefault(request.style, []).append(place)
+        answers: dict[int, SearchResult] = {}
+        for places in by_style.values():
+            results = self._answer([requests[place] for place in places])
+            answers |= dict(zip(places, results, strict=True))
+        return [
+            _timed(self._with_written(answers[place], question, requests[place]), encoded)
+            for place, question in enumerate(questions)
+        ]
+
+    def _with_written(
+        self, result: SearchResult, question: Question, request: Request
+    ) -> SearchResult:
+        if question.text is None or question.image is not None or question.kind != "image":
+            return result
+        return replace(result, written=written_hits(self.library, request, question.text))
+
+    def _answer(self, requests: Sequence[Request]) -> list[SearchResult]:
+        """requests: of one style, kind, filter and page."""
+        started, first = time.perf_counter(), requests[0]
         with self._lock:
             self.library.refresh()
-            candidates = self._rank(request)
-            if not len(candidates.ids):
-                return self._nothing(request)
-            ranked = time.perf_counter()
-            scores = self._score(request, candidates)
-            judged = self._judge(request, candidates, scores)
+            gallery = self._gallery(first.where, first.kind)
+            ranked = rank(self.library, gallery, requests)
+            if not ranked.ids.size:
+                return [self._nothing(request) for request in requests]
+            between = time.perf_counter()
+            scores = score(self.library, requests, ranked)
+            judged = self._judge(requests, ranked, scores)
             evidence = self._uncertainty(scores)
             ended = time.perf_counter()
-        empty = judged.verdict in ("nothing_found", "not_understood")
-        result = SearchResult(
-            request.query,
-            judged.verdict,
-            None if judged.judgements is None else _trust(judged.judgements, empty),
-            evidence,
-            judged.why,
-            () if empty else judged.hits,
-            judged.hits if empty else (),
-            {"rank": ranked - started, "trust": ended - ranked},
-            request.understanding,
-            judged.how_many,
-        )
-        least = None if request.where is None else request.where.least
-        return result if least is None else at_least(result, least)
+        count = len(requests)
+        seconds = {"rank": (between - started) / count, "trust": (ended - between) / count}
+        return [
+            result_of(*about, dict(seconds))
+            for about in zip(requests, judged, evidence, strict=True)
+        ]
 
     def _gallery(self, where: Where | None, kind: str) -> Gallery:
         key = (self.library.fingerprint, kind, repr(where))
@@ -284,63 +306,48 @@ class Retriever:
             self._galleries[key] = Gallery.of(self.library, where, kind)
         return self._galleries[key]
 
-    def _rank(self, request: Request) -> Candidates:
-        """The best items and their scores, and those of the sample where they are known."""
-        gallery = self._gallery(request.where, request.kind)
-        if not len(gallery):
-            return Candidates(gallery, np.empty(0, np.int64), np.empty(0, np.float32))
-        most, but = max(request.k, SHOWN), request.but
-        wanted = most + (but is not None)
-        found = self.library.nearest(request.vector, wanted, gallery.choice)
-        ids, scores, about = found.ids, found.scores, (found.sampled, found.missing)
-        allowed = ids != but if but is not None else np.ones(len(ids), bool)
-        return Candidates(gallery, ids[allowed][:most], scores[allowed][:most], *about)
-
-    def _score(self, request: Request, candidates: Candidates) -> QueryScores:
-        """Score the best items in every view, and the sample of the gallery."""
-        first = candidates.ids[:SHOWN]
-        best, views = self.library.vectors(first), self.library.manifest["views"]
-        hits = (best, first, views, request.but, candidates.sampled)
-        return QueryScores.of(candidates.gallery, request.vector, *hits)
-
-    def _judge(self, request: Request, candidates: Candidates, scores: QueryScores) -> Judged:
+    def _judge(
+        self, requests: Sequence[Request], ranked: Ranked, scores: QueryScores
+    ) -> list[Judged]:
+        if ranked.missing:
+            return unjudged(self.library, requests, ranked, PARTIAL)
         try:
-            policy = self.policy(request.style)
-            if candidates.missing:
-                hits = shown_hits(self.library, candidates, request.k, None)
-                why = f"{_PARTIAL} {' '.join(candidates.missing)}"
-                return Judged("unjudged", None, None, why, hits)
+            policy = self.policy(requests[0].style)
             if policy is not None:
-                unwanted = None
-                if request.leaving is not None:
-                    first = candidates.ids[:SHOWN]
-                    unwanted = self.probability(policy, request.leaving, first)
+                unwanted = [
+                    None
+                    if request.leaving is None
+                    else self.probability(policy, request.leaving, items)
+                    for request, items in zip(requests, ranked.first, strict=True)
+                ]
                 about = (self.library, self.encoder, unwanted)
-                return judge(policy, request, candidates, scores, *about)
-            why = request.with_hint(_NOT_CALIBRATED)
+                return judge(policy, requests, ranked, scores, *about)
+            why = _NOT_CALIBRATED
         except WrongTrust as error:
             why = f"{_NOT_CALIBRATED} {error}"
-        hits = shown_hits(self.library, candidates, request.k, None)
-        return Judged("unjudged", None, None, why, hits)
+        return unjudged(self.library, requests, ranked, why)
 
-    def _leaves_out(self, question: Question) -> bool:
-        """Whether what is left out can be judged: a text without another, and a policy."""
+    def _left_out(self, question: Question) -> Question | None:
+        """What is left out, where that can be judged: of a text alone, and by a policy."""
         if question.without is None or question.text is None or question.image is not None:
-            return False
+            return None
         try:
             policy = self.policy("text") if question.kind == "image" else None
         except WrongTrust:
-            return False
-        return policy is not None and policy.tail is not None
+            return None
+        if policy is None or policy.tail is None:
+            return None
+        return only_text(question.without)
 
     def probability(
         self, policy: Policy, request: Request, items: Int64[np.ndarray, " items"]
     ) -> Float[np.ndarray, " items"]:
         """That each of some items fits a query, whether it is among its best or behind."""
         with self._lock:
-            candidates = self._rank(request)
-            scores = self._score(request, candidates)
-        first, tau, gallery = candidates.ids[:SHOWN], self.encoder.tau, candidates.gallery
+            gallery = self._gallery(request.where, request.kind)
+            ranked = rank(self.library, gallery, [request])
+            scores = score(self.library, [request], ranked)
+        first, tau = ranked.first[0], self.encoder.tau
         usual = None if gallery.usual is None else self.library.usual(first)
         summary = scores.summary(tau, usual, gallery.usual)
         evidence = self.library.vectors(items) @ request.vector / tau
@@ -348,18 +355,19 @@ class Retriever:
             usual_items = self.library.usual(items)
             assert usual_items is not None
             evidence = evidence - usual_items.log_mean.mean(0)
-        query = (request.words, request.common)
+        query = of_queries([request])
         return probability_of(policy, summary, first, items, evidence, query)
 
-    def _uncertainty(self, scores: QueryScores) -> Uncertainty:
+    def _uncertainty(self, scores: QueryScores) -> list[Uncertainty]:
         tau, kind = self.library.manifest["tau"], self.library.manifest["kind"]
-        return Uncertainty(scores.uncertainty(tau, kind), scores.gallery, tau, kind)
+        every = scores.uncertainty(tau, kind).tolist()
+        return [Uncertainty(u, scores.gallery, tau, kind) for u in every]
 
     def _nothing(self, request: Request) -> SearchResult:
         what = "picture" if request.kind == "image" else "text"
         why = (
             f"There is no {what} in this index yet; `avow index FOLDER` adds some."
-            if request.where is None or not len(self.library.find(None, request.kind))
+            if request.where is None or not self.library.count(None, request.kind)
             else f"No {what} passes the filter."
         )
         manifest = self.library.manifest
@@ -376,11 +384,6 @@ class Retriever:
         return self._policies[path][1]
 
 
-def _trust(judgements: Judgements, empty: bool) -> float:
-    """That the answer is good; where nothing is shown, that there was anything to show."""
-    return float((judgements.present if empty else judgements.confidence)[0])
-
-
 def _same_model(encoder: Encoder, library: OpenIndex) -> None:
     if encoder.fingerprint != library.manifest["fingerprint"]:
         raise WrongIndex(
@@ -390,6 +393,6 @@ def _same_model(encoder: Encoder, library: OpenIndex) -> None:
         )
 
 
-def _timed(result: SearchResult, **more: float) -> SearchResult:
-    result.seconds.update(more)
+def _timed(result: SearchResult, encode: float) -> SearchResult:
+    result.seconds["encode"] = encode
     return result

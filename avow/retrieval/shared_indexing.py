@@ -24,7 +24,7 @@ from avow.core.searching import Encoder
 from avow.retrieval.shared_library import FOLDERS, SKIPPED, refuse_other_model
 from avow.retrieval.store.changes import Survey, may_work_now
 from avow.retrieval.store.indexed_folders import FPS
-from avow.retrieval.store.ingest import encode_items
+from avow.retrieval.store.ingest import encoded
 from avow.retrieval.store.model_folder import Space, describe
 from avow.retrieval.store.reading import Fresh, Loaded, Unreadable, load
 from avow.retrieval.store.report import Absent, Progress, Report
@@ -104,6 +104,7 @@ def open_for_writing(store: SharedStore, encoder: Encoder, how: How) -> Current 
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "engine": engine,
         "half": bool(how.half),
+        "vectors": "float16" if how.half else "float32",
         "exact": engine == "exact",
     }
     store.prepare(manifest, how.rebuild)
@@ -127,7 +128,7 @@ class Filler:
         self, items: Sequence[Fresh], rows: Sequence[Row], gone: Sequence[int] = ()
     ) -> None:
         """Encode items that have no vector yet, and store them; gone: rows to delete."""
-        vectors = encode_items(self.encoder, items)
+        vectors = encoded(self.encoder, items)
         usual = np.empty((len(items), 0), np.float32)
         if self._about["bank"] and len(items):
             usual = self._space.usual_rows(vectors, self._about)

@@ -20,7 +20,7 @@ from avow.core.background import Background
 from avow.core.camera import place_of, without_place
 from avow.core.errors import WrongIndex
 from avow.core.fingerprint import of_text
-from avow.core.searching import LONGEST_TEXT, Encoder
+from avow.core.searching import LONGEST_TEXT, Encoder, Queries
 from avow.core.shapes import Float32, Int64
 from avow.retrieval.named_items import quoted
 from avow.retrieval.open_index import Choice, Found, Numbers, OpenIndex, Skipped
@@ -49,6 +49,7 @@ class SharedLibrary(OpenIndex):
         self._space.folder.mkdir(parents=True)
         self._rows: dict[int, Kept] = {}
         self._documents: dict[str, str] = {}
+        self._size = ("", 0)
         store.use(current)
         self._fetch_documents()
 
@@ -70,7 +71,11 @@ class SharedLibrary(OpenIndex):
         self._place.cleanup()
 
     def __len__(self) -> int:
-        return self.count(None, "image") + self.count(None, "text")
+        """Counted once for each state of the store."""
+        if self._size[0] != self.fingerprint:
+            size = self.count(None, "image") + self.count(None, "text")
+            self._size = self.fingerprint, size
+        return self._size[1]
 
     @property
     def address(self) -> str:
@@ -100,6 +105,10 @@ class SharedLibrary(OpenIndex):
                 self._fetch_documents()
         return True
 
+    def check_reachable(self) -> None:
+        if self._store.current() is None:
+            raise replaced(Path(self.address))
+
     # --- items ------------------------------------------------------------------------
 
     def items(self, ids: Numbers) -> list[Item]:
@@ -127,15 +136,12 @@ class SharedLibrary(OpenIndex):
         count = len(sampled) if len(sampled) < most else self._store.count(where, kind)
         return Choice(max(count, len(sampled)), where is None, sampled, where, kind)
 
-    def nearest(self, query: Float32[np.ndarray, " dim"], k: int, choice: Choice) -> Found:
+    def nearest(self, queries: Queries, k: int, choice: Choice) -> Found:
         asked = (k, choice.where, choice.kind, choice.count)
-        ids, scores = self._store.search(query[None], *asked)
-        missing = ()
-        if len(ids[0]) < min(k, choice.count):
-            missing = (
-                f"{self.address!r} gave {len(ids[0])} of {min(k, choice.count)} answers.",
-            )
-        return Found(ids[0], checked_scores(scores[0], Path(self.address)), missing=missing)
+        ids, scores = self._store.search(queries, *asked)
+        got, wanted = ids.shape[1], min(k, choice.count)
+        missing = () if got >= wanted else (f"{self.address!r} gave {got} of {wanted} items.",)
+        return Found(ids, checked_scores(scores, Path(self.address)), missing=missing)
 
     def written(self, text: str) -> list[int]:
         return []  # a shared store keeps no text of pictures

@@ -20,7 +20,7 @@ from avow.core.logistic import expit
 from avow.retrieval.forms import one_form
 from avow.retrieval.labelled_queries import read_ticks, reads_english
 from avow.retrieval.question import only_text
-from avow.retrieval.request import Request
+from avow.retrieval.request import Page, Request
 from avow.retrieval.search import Retriever
 from avow.trust.coherence import log_odds
 from avow.trust.policy import Policy
@@ -146,7 +146,7 @@ def _stated(
         items = np.array(sorted(hits), np.int64)
         question = only_text(text, one_form(text) if reads_english(retriever.encoder) else text)
         vector = question.vector(retriever.encoder)
-        request = Request({}, "text", vector, "image", 1, asked=question.asked)
+        request = Request({}, "text", vector, "image", Page(1), asked=question.asked)
         stated.append(retriever.probability(policy, request, items))
         good += [hits[item] for item in items.tolist()]
         query += [number] * len(items)

@@ -3,7 +3,7 @@
 Conditions(model="abc", ...).differences(gallery_size, model="xyz")  ->  [Difference, ...]
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -138,6 +138,27 @@ class Judgements:
     """u = K / S, if whole rows were given; it means nothing without `evidence`."""
     evidence: dict[str, Any] | None = None
     """K, tau and evidence function of `uncertainty`."""
+
+    def of(self, place: int) -> "Judgements":
+        """Those of one query."""
+        one = slice(place, place + 1)
+        arrays = ("order", "probability", "confidence", "present", "verdicts", "odd")
+        arrays += ("one_of_first", "candidates", "uncertainty")
+        kept = {name: getattr(self, name) for name in arrays}
+        return replace(
+            self, **{name: None if v is None else v[one] for name, v in kept.items()}
+        )
+
+    def among(self, shown: int) -> "Judgements":
+        """The same where fewer hits are shown; needs `one_of_first`."""
+        assert self.one_of_first is not None
+        last = min(shown, self.one_of_first.shape[1]) - 1
+        return replace(
+            self,
+            order=self.order[:, :shown],
+            probability=self.probability[:, :shown],
+            confidence=self.one_of_first[:, last],
+        )
 
     @property
     def trust(self) -> Float[np.ndarray, " queries"]:

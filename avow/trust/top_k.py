@@ -165,16 +165,6 @@ class HubStatistics:
     spread: Float[np.ndarray, "views queries shown"]
     eighth: Float[np.ndarray, "views queries shown"]
 
-    @classmethod
-    def of_one(cls, background: Background) -> "HubStatistics":
-        """For one query; `background` is that of its top k, in order."""
-        return cls(
-            background.log_mean[:, None],
-            background.mean[:, None],
-            background.spread[:, None],
-            background.top[:, None, :, _eighth(background)],
-        )
-
 
 def hub_statistics(
     background: Background, order: Int[np.ndarray, "queries shown"]

@@ -1,7 +1,7 @@
 """Pages of results: every figure in them is read from `benchmarks/results/*.json`.
 
 One module is one page under docs/results, and its `render` returns the Markdown; `papers`
-has those under docs/papers.
+has those under docs/papers, `EXPLANATIONS` those under docs/explanation.
 `scripts/docs` writes the pages and compares them in continuous integration.
 """
 
@@ -15,6 +15,7 @@ from benchmarks.pages import (
     papers,
     people,
     product,
+    promises,
     recall,
     refusal,
     speed,
@@ -43,3 +44,6 @@ RESULTS: dict[str, Callable[[], str]] = {
 }
 
 PAPERS: dict[str, Callable[[], str]] = papers.PAPERS
+
+EXPLANATIONS: dict[str, Callable[[], str]] = {"promises": promises.render}
+"""Pages under docs/explanation that hold figures."""

@@ -26,6 +26,11 @@ USERS = {
         "`postgresql://user@host/database`.",
         "neither can be used",
     ),
+    "AVOW_PRIVATE_ADDRESSES": (
+        "`1`: fetch pictures whose URLs stand in a Parquet table also from addresses inside "
+        "this machine and its network.",
+        "only from public addresses, or through the proxy that is set",
+    ),
     "AVOW_DEBUG": (
         "Any value: show the traceback of an error that is otherwise one sentence.",
         "one sentence and an exit code",

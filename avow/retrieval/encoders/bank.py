@@ -17,7 +17,7 @@ from avow.core import seals
 from avow.core.errors import NoRoom, WrongCheckpoint
 from avow.core.files import new_file
 from avow.core.fingerprint import of_text
-from avow.core.places import avow_home
+from avow.core.places import avow_home, packaged_folder
 from avow.core.searching import Encoder
 from avow.core.shapes import Float32
 
@@ -60,6 +60,11 @@ def encoded(encoder: Encoder) -> Float32[np.ndarray, "queries dim"]:
         with new_file(path) as fresh, fresh.open("r+b") as stream:
             np.savez(stream, vectors=vectors)
     return vectors
+
+
+def usual_queries(encoder: Encoder) -> Float32[np.ndarray, "queries dim"]:
+    """The reference queries of the default model, as a model without its own reads them."""
+    return np.asarray(encoder.encode_texts(texts(packaged_folder())), np.float32)
 
 
 def packed(encoder: Encoder, home: Path | None) -> Float32[np.ndarray, "queries dim"] | None:

@@ -18,9 +18,10 @@ from avow.core.errors import BadRecipe
 from avow.core.fingerprint import of_text
 from avow.core.folder import is_module
 from avow.core.places import DEFAULT, avow_home, packaged_folder
+from avow.retrieval.sharding.opening import only_folders
 from avow.retrieval.store.catalogue import FILE, changing, open_catalogue, sentences
 from avow.retrieval.store.changes import skipped_files, survey
-from avow.retrieval.store.indexed_folders import frame_rate
+from avow.retrieval.store.indexed_folders import frame_rate, reads_text
 from avow.retrieval.store.report import Report
 from avow.retrieval.store.row_checksums import check_sums, intact, is_sealed
 
@@ -82,7 +83,7 @@ def unchanged(
     """
     started = time.monotonic()
     index = index or avow_home() / "index"
-    if not model.files or not (index / FILE).is_file():
+    if not model.files or not (index / FILE).is_file() or not only_folders(folders):
         return None
     with sentences(index):
         link = open_catalogue(index)
@@ -95,7 +96,8 @@ def unchanged(
             row = link.execute(_CURRENT, [model.name, model.files]).fetchone()
             if row is None:
                 return None
-            changes = survey(link, folders, index, *row)
+            model_and_rows = (row[0], row[1])
+            changes = survey(link, folders, index, *model_and_rows, reads_text(index))
             if not changes.nothing_to_do:
                 return None
             report = Report(unchanged=changes.unchanged, skipped=skipped_files(link))

@@ -81,7 +81,7 @@ def survey(
     changes = Survey(walked)
     indexed = {row[0]: row[1:] for row in link.execute(_INDEXED)}
     refused = {row[0]: row[1:] for row in link.execute(_REFUSED)}
-    lacking = _lacking(link, model, generation, read_text)
+    lacking = files_lacking(link, model, generation, read_text)
     for path, stat in walked.files.items():
         about = (stat.size, stat.mtime_ns, stat.inode)
         if path in indexed:
@@ -137,7 +137,7 @@ SELECT DISTINCT file FROM items WHERE gone = 0 AND NOT EXISTS (
 _UNREAD = " UNION SELECT file FROM items WHERE gone = 0 AND kind = 'image' AND text IS NULL"
 
 
-def _lacking(
+def files_lacking(
     link: sqlite3.Connection, model: str, generation: int, read_text: bool
 ) -> set[int]:
     """Files of which something is not there yet: a vector, or the text that was asked for."""

@@ -18,7 +18,9 @@ from avow.core.errors import WrongIndex
 from avow.core.folder import AllowCode
 from avow.core.searching import Ids, Index, Nearest, Queries
 from avow.core.shapes import Int64
+from avow.core.vector_forms import Bytes, Decoded, VectorForm
 from avow.indexes.exact import DEAD, Exact
+from avow.retrieval.store.int8_rows import Int8Rows
 
 _AT_ONCE = 65536
 _TRIES = 3
@@ -30,8 +32,11 @@ class Searched:
     def __init__(
         self,
         ids: Int64[np.ndarray, " rows"],
-        vectors: np.ndarray,
+        rows: np.ndarray,
+        form: VectorForm,
         engine: Index | None = None,
+        *,
+        dim: int,
     ):
         self.engine, self.gone = engine, 0
         self.lacking: Int64[np.ndarray, " lacking"] | None = None
@@ -44,10 +49,13 @@ class Searched:
             lacking = np.flatnonzero((ids != DEAD) & ~np.isin(ids, held))
             self.lacking = lacking
             if len(lacking) < _AT_ONCE:
-                ids, vectors = ids[lacking], vectors[lacking]
+                ids, rows = ids[lacking], rows[lacking]
             else:
                 ids = np.where(np.isin(ids, held), DEAD, ids)
-        self.rest = Exact.over(ids, vectors)
+        if isinstance(form, Bytes):
+            self.rest: Exact = Int8Rows.over_bytes(ids, rows, dim, form)
+        else:
+            self.rest = Exact.over(ids, rows)
 
     def search(self, queries: Queries, k: int, among: Ids | None = None) -> Nearest:
         rest = self.rest.search(queries, k, among)
@@ -96,7 +104,7 @@ def bring_up_to_date(
     place: Path,
     name: str,
     ids: Int64[np.ndarray, " rows"],
-    vectors: np.ndarray,
+    vectors: Decoded,
     anew: bool = False,
     allow_code: AllowCode = False,
 ) -> None:
@@ -115,7 +123,7 @@ def bring_up_to_date(
     rows = np.flatnonzero((ids != DEAD) & ~np.isin(ids, held))
     for start in range(0, len(rows), _AT_ONCE):
         part = rows[start : start + _AT_ONCE]
-        engine.add(ids[part], np.asarray(vectors[part], np.float32))
+        engine.add(ids[part], vectors[part])
     engine.save(place)
     engine.close()
 

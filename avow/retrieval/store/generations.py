@@ -16,6 +16,7 @@ import numpy as np
 
 from avow.core.errors import WrongIndex
 from avow.core.searching import Encoder
+from avow.core.vector_forms import FORMS
 from avow.retrieval.store.catalogue import changing, changing_for_good
 from avow.retrieval.store.engines import forget_engines
 from avow.retrieval.store.model_folder import Space
@@ -29,24 +30,26 @@ INSERT INTO generations (model, number, rows, half, engine, sealed) VALUES (?, ?
 
 
 def begin(
-    link: sqlite3.Connection, index: Path, encoder: Encoder, engine: str, half: bool
+    link: sqlite3.Connection, index: Path, encoder: Encoder, engine: str, vectors: str
 ) -> Writer:
-    """Make room for a model that the index does not know."""
+    """Make room for a model that the index does not know. vectors: how they are kept."""
     space = Space(index, encoder.fingerprint)
     forget_engines(space.engines)
     _clear(space.folder)
     space.make(encoder)
+    if vectors == "int8x256":
+        space.keep_projection(encoder)
     with changing(link):
         # not the default until it is complete
         link.execute(
             "INSERT INTO models (fingerprint, generation, stamp, used) VALUES (?, 0, 0, 0)",
             [space.fingerprint],
         )
-        link.execute(_NEW, [space.fingerprint, 0, 0, half, engine])
+        link.execute(_NEW, [space.fingerprint, 0, 0, FORMS.index(vectors), engine])
     return Writer(link, space, 0)
 
 
-def begin_again(link: sqlite3.Connection, space: Space, engine: str, half: bool) -> Writer:
+def begin_again(link: sqlite3.Connection, space: Space, engine: str, vectors: str) -> Writer:
     """A new generation beside the one that readers see; one that was cut off goes on."""
     model = space.fingerprint
     current, newest = link.execute(
@@ -56,13 +59,26 @@ def begin_again(link: sqlite3.Connection, space: Space, engine: str, half: bool)
     ).fetchone()
     if newest > current:
         started = _started(link, space, newest)
-        if started is not None and (started.half, started.engine) == (half, engine):
+        if started is not None and (started.vectors_as, started.engine) == (
+            vectors,
+            engine,
+        ):
             return started
     with changing(link):
         drop_others(link, model, current)
-        link.execute(_NEW, [model, newest + 1, 0, half, engine])
+        link.execute(_NEW, [model, newest + 1, 0, FORMS.index(vectors), engine])
     space.remove_others({current})
     return Writer(link, space, newest + 1)
+
+
+def remembered_form(link: sqlite3.Connection, space: Space) -> str:
+    """How the generation that readers see keeps its vectors; float32 where that is damaged."""
+    row = link.execute(
+        "SELECT half FROM generations JOIN models ON model = fingerprint "
+        "AND number = generation WHERE model = ?",
+        [space.fingerprint],
+    ).fetchone()
+    return FORMS[row[0]] if row and row[0] in range(len(FORMS)) else FORMS[0]
 
 
 def _started(link: sqlite3.Connection, space: Space, generation: int) -> Writer | None:
@@ -124,7 +140,8 @@ def compact(writer: Writer) -> Writer:
             data = new.write(start, old_rows[rows[start : start + _COPIED_AT_ONCE]])
             checksums |= continued(checksums, new, start, data)
     with changing_for_good(link):
-        link.execute(_NEW, [model, fresh, len(rows), writer.half, writer.engine])
+        kept_as = FORMS.index(writer.vectors_as)
+        link.execute(_NEW, [model, fresh, len(rows), kept_as, writer.engine])
         for name, checksums in blocks.items():
             note(link, model, fresh, name, checksums)
         link.executemany(

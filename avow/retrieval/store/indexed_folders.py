@@ -2,7 +2,7 @@
 
 Nothing outside these folders is indexed or served, whatever kind it is: every link is
 followed before a path is compared with them. The same file notes how many frames a second are
-looked at in their videos.
+looked at in their videos, and whether text in their pictures is read.
 """
 
 import json
@@ -16,9 +16,10 @@ from avow.core import checksums
 from avow.core.documents import read_file
 from avow.core.errors import WrongIndex
 from avow.core.files import write_text
+from avow.core.storage import is_url
 
 FILE = "folders.json"
-_KEY, _RATE = "folders", "fps"
+_KEY, _RATE, _TEXT = "folders", "fps", "ocr"
 FPS = 1.0
 """Frames a second that are looked at in videos, unless an index has noted another rate."""
 
@@ -42,6 +43,17 @@ def note_frame_rate(index: Path, fps: float) -> None:
         _write(index, {**_noted(index), _RATE: fps})
 
 
+def reads_text(index: Path) -> bool:
+    """Whether text in the pictures of an index is read."""
+    return _noted(index).get(_TEXT, False)
+
+
+def note_reading(index: Path, reads: bool) -> None:
+    """Remember whether text in pictures is read, for the runs to come."""
+    if reads != reads_text(index):
+        _write(index, {**_noted(index), _TEXT: reads})
+
+
 def _noted(index: Path, needed: bool = False) -> dict[str, Any]:
     """What the file says, verified."""
     path = index / FILE
@@ -58,6 +70,8 @@ def _noted(index: Path, needed: bool = False) -> dict[str, Any]:
             raise ValueError("it does not list folders")
         if not isinstance(rate, int | float) or not math.isfinite(rate) or rate <= 0:
             raise ValueError("its frames a second are no number")
+        if not isinstance(noted.get(_TEXT, False), bool):
+            raise ValueError("it does not say whether text is read")
         return noted
     except FileNotFoundError as error:
         if needed:
@@ -68,7 +82,7 @@ def _noted(index: Path, needed: bool = False) -> dict[str, Any]:
 
 
 def _write(index: Path, noted: dict[str, Any]) -> None:
-    content = {key: noted[key] for key in (_KEY, _RATE) if key in noted}
+    content = {key: noted[key] for key in (_KEY, _RATE, _TEXT) if key in noted}
     sealed = checksums.sealed(content)
     write_text(index / FILE, json.dumps(sealed, ensure_ascii=False, indent=1))
 
@@ -122,7 +136,7 @@ def leads_out(path: str, folders: Sequence[str]) -> bool:
 def outside(index: Path, paths: set[str]) -> set[str]:
     """Indexed paths that are links out of the folders of an index, whose text is not shown."""
     folders = covered(index) if paths else []
-    return {path for path in paths if folders and leads_out(path, folders)}
+    return {path for path in paths if folders and not is_url(path) and leads_out(path, folders)}
 
 
 def _inside(path: str, folder: str) -> bool:

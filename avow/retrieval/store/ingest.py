@@ -226,15 +226,15 @@ class Run:
     def _flush(self) -> None:
         if self.waiting:
             entries, self.waiting = self.waiting, []
-            fresh = [entry.fresh for entry in entries]
-            self.writer.file(entries, encode_items(self.encoder, fresh))
+            vectors = encoded(self.encoder, [entry.fresh for entry in entries])
+            self.writer.file(entries, vectors)
 
     def _space(self) -> tuple[str, int]:
         return self.writer.model, self.writer.generation
 
 
-def encode_items(encoder: Encoder, items: Sequence[Fresh]) -> Float32[np.ndarray, "items dim"]:
-    """The vectors of items, those that have one already included."""
+def encoded(encoder: Encoder, items: Sequence[Fresh]) -> Float32[np.ndarray, "items dim"]:
+    """The vectors of some items: those they bring, and of the others the encoder's."""
     out = np.empty((len(items), encoder.dim), np.float32)
     pixels, texts = [], []
     for place, fresh in enumerate(items):

@@ -2,6 +2,7 @@
 
 models/<fingerprint>/manifest.json     which model, and how its vectors are kept
 models/<fingerprint>/bank.npy          its reference queries, encoded
+models/<fingerprint>/projection.npy    the directions that vectors cut short are kept in
 models/<fingerprint>/vectors.<n>       generation n of the rows
 """
 
@@ -22,6 +23,7 @@ from avow.core.evidence import EvidenceKind
 from avow.core.files import room_needed, save_array, write_text
 from avow.core.searching import Encoder
 from avow.core.shapes import Float32
+from avow.core.vector_forms import CutBytes, Plain, TurnedBytes, VectorForm, fit_projection
 from avow.retrieval.encoders import bank
 from avow.retrieval.store.rows import Rows
 
@@ -29,6 +31,7 @@ TOP = 8
 """How many of the bank's best scores are kept: trust asks for the eighth."""
 _NUMBERS = 3 + TOP
 BANK = "bank.npy"
+PROJECTION = "projection.npy"
 _LARGEST = 2**20
 """Of the numbers in a manifest; larger ones are damage."""
 
@@ -81,7 +84,17 @@ class Space:
                 return
         except WrongIndex:
             pass
+        kept = self._kept_projection()
         self.make(encoder)
+        if kept:
+            self._write(self.manifest() | {"projection_checksum": kept})
+
+    def _kept_projection(self) -> str | None:
+        """The checksum of the projection that rows may have been written with."""
+        try:
+            return self.manifest().get("projection_checksum")
+        except WrongIndex:
+            return None
 
     def seal(self) -> None:
         """Add checksums to a manifest that was written without them."""
@@ -141,9 +154,46 @@ class Space:
                 "`avow index --rebuild`."
             ) from error
 
-    def vectors(self, generation: int, about: dict[str, Any], half: bool) -> Rows:
-        dtype = "float16" if half else "float32"
-        return Rows(self.folder / f"vectors.{generation}", about["dim"], dtype)
+    def vectors(self, generation: int, form: VectorForm) -> Rows:
+        return Rows(self.folder / f"vectors.{generation}", form.width, form.dtype)
+
+    def form(self, name: str, about: dict[str, Any]) -> VectorForm:
+        """How the vectors of a generation are kept."""
+        if name == "int8x256":
+            return CutBytes(self._projection(about))
+        if name == "int8":
+            return TurnedBytes(about["dim"])
+        return Plain(about["dim"], half=name == "float16")
+
+    def keep_projection(self, encoder: Encoder) -> None:
+        """Fit the projection of vectors that are cut short, unless there is one."""
+        about = self.manifest()
+        try:
+            self._projection(about)
+        except WrongIndex:
+            queries = bank.encoded(encoder) if encoder.bank else bank.usual_queries(encoder)
+            projection = fit_projection(queries, encoder.views)
+            with room_needed(self.folder):
+                save_array(self.folder / PROJECTION, projection)
+            checksum = checksums.of_file(self.folder / PROJECTION)
+            self._write(about | {"projection_checksum": checksum})
+
+    def _projection(self, about: dict[str, Any]) -> Float32[np.ndarray, "views kept part"]:
+        path = self.folder / PROJECTION
+        try:
+            if checksums.of_file(path) != about.get("projection_checksum"):
+                raise ValueError("its checksum does not fit")
+            projection = np.load(path, allow_pickle=False)
+            views, _, part = projection.shape
+            if (views, views * part) != (about["views"], about["dim"]):
+                raise ValueError(f"it holds {projection.dtype} {projection.shape}")
+            return projection
+        except (OSError, ValueError, EOFError) as error:
+            raise WrongIndex(
+                f"The projection {str(path)!r} cannot be read ({error}). Expected what "
+                "`avow index --vectors int8x256` wrote; make the index anew with "
+                "`avow index --rebuild`."
+            ) from error
 
     def usual(self, generation: int, about: dict[str, Any]) -> Rows | None:
         if not about["bank"]:

@@ -33,9 +33,15 @@ def group_alike(writer: Writer) -> None:
     head_of = heads(
         chosen,
         np.array([looks[item] for item in chosen.tolist()], np.int64),
-        np.asarray(vectors[rows], np.float32),
+        _unit(vectors[rows]),
     )
     writer.group(head_of)
+
+
+def _unit(vectors: Float32[np.ndarray, "items dim"]) -> Float32[np.ndarray, "items dim"]:
+    """Vectors of length 1, also where an index keeps only a part of their numbers."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
 
 
 def heads(

@@ -36,6 +36,7 @@ MOST_TAGS = 256
 """Tags of one item; further ones are left out."""
 LONGEST_TAG = 200
 """Characters; a longer tag is left out, as a cut one would be another."""
+EMPTY = "empty: zero bytes"
 _LONGEST_PART = 1000
 _READ_AT_ONCE = 2**20
 
@@ -83,14 +84,16 @@ def load(
     prepare: Callable[[Image.Image], np.ndarray],
     stored_contents: Container[str],
     read_text: ReadText | None = None,
+    data: bytes | None = None,
 ) -> Loaded:
     """Read one file.
 
     stored_contents: hashes of pictures and videos whose vectors are stored; these are not
     decoded. read_text: recognises what is written in pictures; None: nobody asked for it.
+    data: what is in the file, where it is no file of this machine.
     """
     try:
-        return _load(stat, prepare, stored_contents, read_text)
+        return _load(stat, prepare, stored_contents, read_text, data)
     except Unreadable:
         raise
     except MemoryError as error:
@@ -104,11 +107,15 @@ def _load(
     prepare: Callable[[Image.Image], np.ndarray],
     stored_contents: Container[str],
     read_text: ReadText | None,
+    data: bytes | None,
 ) -> Loaded:
-    if is_video(stat.suffix):
+    if is_video(stat.suffix) and data is None:
         content, stat = _hashed(stat)
         return Loaded(stat, content, is_stored=content in stored_contents)
-    data, stat = _bytes_of(stat)
+    if data is None:
+        data, stat = _bytes_of(stat)
+    elif not data:
+        raise Unreadable(EMPTY)
     content = hashlib.sha256(data).hexdigest()[:32]
     if is_picture(stat.suffix):
         if content in stored_contents:
@@ -128,11 +135,15 @@ def _load(
 def _bytes_of(stat: FileStat) -> tuple[bytes, FileStat]:
     with _opened(stat) as (stream, about):
         if about.st_size > LARGEST_FILE:
-            raise Unreadable(f"{about.st_size} bytes; {LARGEST_FILE} at most")
+            raise Unreadable(too_large(about.st_size))
         data = stream.read(LARGEST_FILE)
     if not data:
-        raise Unreadable("empty: zero bytes")
+        raise Unreadable(EMPTY)
     return data, FileStat(stat.path, about.st_size, about.st_mtime_ns, about.st_ino)
+
+
+def too_large(size: int) -> str:
+    return f"{size} bytes; {LARGEST_FILE} at most"
 
 
 def _hashed(stat: FileStat) -> tuple[str, FileStat]:
@@ -144,7 +155,7 @@ def _hashed(stat: FileStat) -> tuple[str, FileStat]:
         while piece := stream.read(_READ_AT_ONCE):
             digest.update(piece)
     if not about.st_size:
-        raise Unreadable("empty: zero bytes")
+        raise Unreadable(EMPTY)
     changed = FileStat(stat.path, about.st_size, about.st_mtime_ns, about.st_ino)
     return digest.hexdigest()[:32], changed
 

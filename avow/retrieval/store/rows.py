@@ -14,7 +14,7 @@ import numpy as np
 
 from avow.core.errors import WrongIndex
 from avow.core.files import room_needed
-from avow.core.shapes import Float
+from avow.core.shapes import Num
 
 
 class Rows:
@@ -50,7 +50,7 @@ class Rows:
                 finally:
                     os.close(folder)
 
-    def write(self, start: int, rows: Float[np.ndarray, "items width"]) -> bytes:
+    def write(self, start: int, rows: Num[np.ndarray, "items width"]) -> bytes:
         """Put rows at `start`, and return their bytes when they are on the disk."""
         data = np.ascontiguousarray(rows, self.dtype).tobytes()
         with room_needed(self.path), self.path.open("r+b", buffering=0) as stream:
@@ -61,7 +61,7 @@ class Rows:
             os.fsync(stream.fileno())
         return data
 
-    def read(self, rows: int) -> Float[np.ndarray, "rows width"]:
+    def read(self, rows: int) -> Num[np.ndarray, "rows width"]:
         """The first `rows` rows, mapped rather than read."""
         if not rows:
             return np.empty((0, self.width), self.dtype)

@@ -15,6 +15,7 @@ import numpy as np
 from avow.core.errors import BadQuery, WrongIndex
 from avow.core.folder import AllowCode
 from avow.core.shapes import Bool, Int64
+from avow.core.vector_forms import FORMS, VectorForm
 from avow.indexes.exact import DEAD
 from avow.retrieval.store.catalogue import reading
 from avow.retrieval.store.engines import Searched, open_engine
@@ -32,7 +33,7 @@ class State:
     stamp: int
     generation: int
     engine: str
-    half: bool
+    form: VectorForm
     ids: Int64[np.ndarray, " rows"]
     """By row; -1 where the row is dead."""
     texts: Bool[np.ndarray, " rows"]
@@ -113,7 +114,14 @@ def _read_once(
     if now is None:
         raise replaced(index)
     stamp, generation = now
-    count, half, engine, sealed, named, total = _generation(link, model, generation, index)
+    count, kept_as, engine, sealed, named, total = _generation(link, model, generation, index)
+    form = space.form(kept_as, about)
+    files = {
+        "vectors": space.vectors(generation, form),
+        "usual": space.usual(generation, about),
+    }
+    # first, so that no more rows are counted below than the files have
+    data = {name: file.read(count) for name, file in files.items() if file is not None}
     numbers, places, texts, live = _items(link, model, generation)
     if not (
         ((places >= 0) & (places < count)).all()
@@ -125,15 +133,11 @@ def _read_once(
     ids[places[live]], kinds[places[live]] = numbers[live], texts[live]
     rows = np.flatnonzero(ids != DEAD)
     rows = rows[np.argsort(ids[rows], kind="stable")]
-    files = {
-        "vectors": space.vectors(generation, about, half),
-        "usual": space.usual(generation, about),
-    }
     same = before is not None and before.generation == generation
     blocks = {
         name: Blocks(
             file,
-            file.read(count),
+            data[name],
             noted(link, model, generation, name) if sealed else None,
             getattr(before, name) if same else None,
         )
@@ -142,18 +146,18 @@ def _read_once(
     }
     vectors = blocks["vectors"]
     opened = open_engine(space.engine(engine), engine, about["dim"], allow_code)
-    searched = Searched(ids, vectors.data, opened)
+    searched = Searched(ids, vectors.data, form, opened, dim=about["dim"])
     if searched.lacking is not None:
         vectors.check(searched.lacking)
     return State(
-        *(stamp, generation, engine, half, ids, kinds),
+        *(stamp, generation, engine, form, ids, kinds),
         *(vectors, blocks.get("usual"), searched, ids[rows], rows),
     )
 
 
 def _generation(
     link: sqlite3.Connection, model: str, generation: int, index: Path
-) -> tuple[int, bool, str, bool, int | None, int | None]:
+) -> tuple[int, str, str, bool, int | None, int | None]:
     more = f", sealed, named, total, {intact('generations')}" if is_sealed(link) else ""
     row = link.execute(
         f"SELECT rows, half, engine{more} FROM generations WHERE model = ? AND number = ?",
@@ -161,9 +165,11 @@ def _generation(
     ).fetchone()
     if row is None or (more and not row[-1]):
         raise damaged(index, "a row of the table 'generations' is missing or has changed")
-    count, half, engine = row[:3]
+    count, kept_as, engine = row[:3]
+    if not 0 <= kept_as < len(FORMS):
+        raise damaged(index, f"its vectors are kept in the unknown form {kept_as}")
     sealed, named, total = row[3:6] if more else (False, None, None)
-    return int(count), bool(half), str(engine), bool(sealed), named, total
+    return int(count), FORMS[kept_as], str(engine), bool(sealed), named, total
 
 
 def _items(

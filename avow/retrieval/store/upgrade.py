@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from avow.core.errors import WrongIndex
+from avow.core.vector_forms import FORMS
 from avow.retrieval.store.catalogue import seal_catalogue, transaction
 from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.row_blocks import note, of_whole_file
@@ -42,7 +43,8 @@ def _seal_rows(link: sqlite3.Connection, space: Space) -> None:
     ).fetchall():
         try:
             about = space.manifest()
-            files = (space.vectors(number, about, bool(half)), space.usual(number, about))
+            form = space.form(FORMS[half], about)
+            files = (space.vectors(number, form), space.usual(number, about))
             checksums = {
                 rows.path.stem: of_whole_file(rows, count) for rows in files if rows is not None
             }

@@ -7,6 +7,7 @@ indexed. Hidden files are passed over.
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ from avow.core.formats import is_picture, is_video
 OUTSIDE = "a link that leads out of the indexed folders; index what it leads to itself"
 TEXTS = frozenset([".txt"])
 TABLES = frozenset([".csv", ".jsonl"])
+INSIDE = "!/"
+"""Stands between a shard and the name of an item in it (`retrieval/sharding`)."""
+_SHARD = re.compile(r"(.*?\.(?:tar|parquet))!/", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class Walk:
 
     def covers(self, path: str) -> bool:
         """Whether this walk would have met `path` if it were there."""
-        return under(path, self.roots) and not under(path, self.unlisted)
+        listed = under(path, self.roots) and not under(path, self.unlisted)
+        return listed and shard_of(path) is None
 
     def skip(self, path: str, why: str) -> None:
         self.skipped[readable(path)] = why
@@ -84,6 +89,12 @@ def look(path: str) -> FileStat | None:
     if not stat.S_ISREG(about.st_mode):
         return None
     return FileStat(path, about.st_size, about.st_mtime_ns, about.st_ino)
+
+
+def shard_of(path: str) -> str | None:
+    """The shard that an indexed path lies in; None where it is a file by itself."""
+    found = _SHARD.match(path)
+    return found[1] if found else None
 
 
 def readable(path: str) -> str:

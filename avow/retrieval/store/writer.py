@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from avow.core.vector_forms import FORMS, Decoded
 from avow.retrieval.store.catalogue import changing
 from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.reading import Fresh
@@ -68,8 +69,9 @@ class Writer:
                 space.folder.parent.parent, "a row of the table 'generations' has changed"
             )
         self.rows, self.engine = row[0], row[2]
-        self.half, self.sealed = bool(row[1]), bool(row[3])
-        self._vectors = space.vectors(generation, self.about, self.half)
+        self.sealed, self.vectors_as = bool(row[3]), FORMS[row[1]]
+        self.form = space.form(self.vectors_as, self.about)
+        self._vectors = space.vectors(generation, self.form)
         self._usual = space.usual(generation, self.about)
         self._checksums = {name: noted(link, self.model, generation, name) for name in FILES}
         self._blocks: dict[str, Blocks] = {}
@@ -87,7 +89,7 @@ class Writer:
             rows = self.space.usual_rows(vectors, self.about)
             rows[[entry.fresh.kind == "text" for entry in entries]] = np.nan
             fresh["usual"] = self._write("usual", self._usual, rows)
-        fresh["vectors"] = self._write("vectors", self._vectors, vectors)
+        fresh["vectors"] = self._write("vectors", self._vectors, self.form.encode(vectors))
         with changing(self.link):
             for name, blocks in fresh.items() if self.sealed else ():
                 note(self.link, self.model, self.generation, name, blocks)
@@ -195,13 +197,13 @@ class Writer:
             ids[row] = item
         return ids
 
-    def vectors(self) -> np.ndarray:
-        """All rows, verified."""
-        return self.verified(self._vectors).data
+    def vectors(self) -> Decoded:
+        """The vectors of all rows, verified."""
+        return Decoded(self.verified(self._vectors).data, self.form, self.about["dim"])
 
     def vector(self, row: int) -> Float32[np.ndarray, " dim"]:
         rows = self.verified(self._vectors, np.array([row]))
-        return np.asarray(rows.data[row], np.float32)
+        return self.form.decode(rows.data[row : row + 1])[0]
 
     def verified(self, rows: Rows, places: Int64[np.ndarray, " some"] | None = None) -> Blocks:
         """The rows of a file, of which these are verified; default: all."""
@@ -212,7 +214,7 @@ class Writer:
         blocks.check(places)
         return blocks
 
-    def _write(self, name: str, rows: Rows, values: Float32[np.ndarray, "items _"]) -> Noted:
+    def _write(self, name: str, rows: Rows, values: np.ndarray) -> Noted:
         data = rows.write(self.rows, values)
         return continued(self._checksums[name], rows, self.rows, data) if self.sealed else {}
 

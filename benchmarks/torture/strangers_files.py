@@ -1,12 +1,11 @@
 """Open models and indexes that an attacker has changed: does anything of theirs happen?
 
-    python -m benchmarks.quality.hostile [--count 2000] [--seed 0]
-
-Every file of a small model, a model of transformers, a run, and an index is changed by a seed,
-and what was changed is opened and used as `avow` does it. Python reports what happens meanwhile
-(`sys.addaudithook`): importing a module from outside, running its code, starting a process,
-connecting to a machine, or writing outside the user's own folder is an event. Every opening
-ends in a result or in a sentence (an AvowError); everything else is a traceback.
+Every file of a small model, a model of transformers, a run, a policy, a published checkpoint,
+an audit and an index is changed, and what was changed is opened and used as `avow` does it.
+Python reports what happens meanwhile (`sys.addaudithook`): importing a module from outside,
+running its code, starting a process, connecting to a machine, or writing outside the user's own
+folder is an event. Every opening ends in a result or in a sentence (an AvowError); everything
+else is a traceback.
 """
 
 import argparse
@@ -19,11 +18,9 @@ import shutil
 import signal
 import sys
 import sysconfig
-import tempfile
 import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,19 +28,42 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
+from PIL import Image  # noqa: E402
 from search_samples import save_pictures, save_toy, save_two_towers  # noqa: E402
 
 import avow  # noqa: E402
 from avow.assembly.model import Model  # noqa: E402
+from avow.assembly.published_checkpoint import read_checkpoint  # noqa: E402
+from avow.audit.files import (  # noqa: E402
+    COLUMNS,
+    load_judged,
+    read_decisions,
+    save_judged,
+    write_cleaned,
+)
+from avow.audit.judge import Judged  # noqa: E402
+from avow.audit.pair_features import PairFeatures  # noqa: E402
 from avow.core.errors import AvowError  # noqa: E402
+from avow.data.opening import open_dataset  # noqa: E402
 from avow.retrieval.encoders.opening import open_encoder  # noqa: E402
 from avow.retrieval.indexing import index_folders  # noqa: E402
 from avow.retrieval.library import Library  # noqa: E402
 from avow.training.optim import build_optimiser  # noqa: E402
 from avow.training.state import Progress, load_state, save_state  # noqa: E402
 from avow.trust.policy import Policy  # noqa: E402
-from benchmarks._mutations import mutate  # noqa: E402
+from benchmarks.torture._batch import Batch, line_of  # noqa: E402
+from benchmarks.torture._mutations import mutate  # noqa: E402
+
+PROMISE = "A file of a stranger never imports or executes anything."
+PROOF = (
+    "One file of a model, a run, a policy, a published checkpoint, an audit or an index is "
+    "changed as an attacker would, and what it belongs to is opened. An audit hook of Python "
+    "reports imports, code that runs, processes, connections, and files opened for writing "
+    "outside the user's own folder: each is a loss."
+)
+WANTED, BATCH = 10_000, 250
 
 EVIL = 'from pathlib import Path\nPath(__file__).with_name("ran").touch()\n'
 LONGEST = 20  # seconds for one opening; only a reader that waits without end takes so long
@@ -127,39 +147,16 @@ class Watch:
 WATCH = Watch()
 
 
-def main() -> None:
-    from benchmarks._report import keep
+def prepare(place: Path) -> None:
+    build(place / "made")
 
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, help="one number again, with its traceback")
-    chosen = parser.parse_args()
+
+def batch(place: Path, first: int, count: int, kinds: Sequence[str] = ()) -> Batch:
+    """Change and open so many; kinds: of TARGETS; default: all."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory() as name:
-        figures = attack(Path(name), chosen.count, chosen.seed, chosen.only)
-    _print(figures)
-    if chosen.only is None:
-        print("->", keep("hostile", figures))
-    raise SystemExit(bool(figures["events"] or figures["tracebacks"]))
-
-
-def attack(
-    place: Path,
-    count: int,
-    seed: int = 0,
-    only: int | None = None,
-    kinds: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Change and open so many; what happened, kind by kind. kinds: of TARGETS; default: all."""
     made, work = place / "made", place / "work"
-    build(made)
-    opened = Counter[str]()
-    told = Counter[str]()
-    events: list[str] = []
-    tracebacks: list[str] = []
-    slowest = 0.0
+    seen = Batch(tries=count)
     sys.dont_write_bytecode = True  # else every late import would be a file that is written
     with _surroundings(place, made):
         kinds = kinds or list(TARGETS)
@@ -169,42 +166,26 @@ def attack(
         roots = {name.partition(".")[0] for name in sys.modules} | {"equinox", "wadler_lindig"}
         WATCH.roots = frozenset(roots - {"gift"})  # both for a message of jaxtyping's
         before = _memory()
-        for number in range(count) if only is None else [only]:
-            draw = random.Random(f"{seed} {number}")
+        for number in range(first, first + count):
+            draw = random.Random(f"0 {number}")
             kind = draw.choice(kinds)
             shutil.rmtree(work, ignore_errors=True)
             shutil.copytree(made / kind, work / kind, symlinks=True)
             change = f"{number} {kind}: {mutate(work / kind, draw)}"
             started = time.monotonic()
             end = _open(TARGETS[kind], work / kind)
-            took = time.monotonic() - started
-            slowest = max(slowest, took)
-            if took > LONGEST / 4:
-                print(f"{took:.1f} s for {change}", file=sys.stderr)
-            opened[kind] += 1
+            seen.peak("slowest, seconds", round(time.monotonic() - started, 2))
+            seen.counts[f"opened: {kind}"] += 1
             if isinstance(end, AvowError):
-                told[kind] += 1
+                seen.counts["refused in a sentence"] += 1
             elif end is not None:
-                tracebacks.append(f"{change}: {_line(end)}")
-                print(tracebacks[-1], file=sys.stderr)
-                if only is not None:
-                    traceback.print_exception(end)
-            if only is not None:
-                print(change, "->", repr(end))
-            if number % 100 == 99:
-                print(f"{number + 1} opened", file=sys.stderr)
-            events += [f"{change}: {event}" for event in WATCH.events]
+                seen.tracebacks.append(f"{change}: {line_of(end)}")
+                traceback.print_exception(end)
+            seen.losses += [f"{change}: {event}" for event in WATCH.events]
             WATCH.events.clear()
-    events += [f"{ran} was written" for ran in place.rglob("ran")]
-    return {
-        "seed": seed,
-        "opened": dict(opened),
-        "refused in a sentence": dict(told),
-        "events": events,
-        "tracebacks": tracebacks,
-        "slowest, seconds": round(slowest, 2),
-        "more memory than before, MB": round(_memory() - before),
-    }
+        seen.peak("more memory than before, MB", round(_memory() - before))
+    seen.losses += [f"{ran} was written" for ran in place.rglob("ran")]
+    return seen
 
 
 def _open(opening: Callable[[Path], None], place: Path) -> BaseException | None:
@@ -227,14 +208,6 @@ def _too_long(*_: object) -> None:
     raise TimeoutError(f"it took more than {LONGEST} seconds")
 
 
-def _line(error: BaseException) -> str:
-    """Where an error came from, in one line."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [one for one in frames if "/avow/" in one.filename] or frames
-    where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "?"
-    return f"{type(error).__name__} at {where}: {' '.join(str(error).split())[:120]}"
-
-
 def _memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -243,7 +216,7 @@ def _memory() -> float:
 def _surroundings(place: Path, made: Path) -> Iterator[None]:
     """In the folder of the gift, which Python searches for modules, as with `python -m`."""
     home, before = place / "home", os.environ.get("AVOW_HOME")
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     os.environ["AVOW_HOME"] = str(home)
     WATCH.home, WATCH.hostile = str(home), str(place)
     folder = Path.cwd()
@@ -277,10 +250,44 @@ def build(made: Path) -> None:
     save_state(run, model.views, optimiser, Progress(1, 0, 5.0, 1))
     (made / "policy").mkdir()
     shutil.copy(Path(avow.__file__).parent / "weights/default/trust-text.json", made / "policy")
+    build_checkpoint(made / "checkpoint")
+    build_audit(made / "audit")
     save_pictures(made / "photos", 6)
     encoder = open_encoder(str(gift))
     index_folders([made / "photos"], index=made / "index", encoder=encoder)
     index_folders([made / "photos"], index=made / "faiss", encoder=encoder, engine="faiss")
+
+
+def build_checkpoint(place: Path) -> None:
+    place.mkdir()
+    options = argparse.Namespace(embed_size=8, word_dim=6, vocab_size=9)
+    states = [{"fc.weight": torch.ones(8, 6)}, {"embed.weight": torch.ones(9, 6)}]
+    torch.save({"epoch": 3, "model": states, "opt": options}, place / "model.pt")
+
+
+def build_audit(place: Path) -> None:
+    """Pairs, a person's decisions about them, and what the judge left to go on from."""
+    place.mkdir()
+    pairs = [{"image": f"{n}.png", "caption": f"a thing {n}", "split": "train"} for n in (0, 1)]
+    (place / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    for pair in pairs:
+        Image.new("RGB", (8, 8)).save(place / pair["image"])
+    row = "train,0,0.png,a thing 0,wrong,\n"
+    (place / "decisions.csv").write_text(",".join(COLUMNS) + "\n" + row)
+    features = PairFeatures({"rank": np.zeros(2), "score": np.ones(2)})
+    judged = Judged(np.arange(2), features, features, features, ["1.png"] * 2, ["a"] * 2)
+    save_judged(judged, place / "judged.npz", "0" * 16)
+
+
+def open_checkpoint(place: Path) -> None:
+    read_checkpoint(place / "model.pt")
+
+
+def open_audit(place: Path) -> None:
+    load_judged(place / "judged.npz", "0" * 16)
+    decisions = read_decisions(place / "decisions.csv")
+    dataset = open_dataset(str(place / "pairs.jsonl"))
+    write_cleaned(dataset, decisions, Path(os.environ["AVOW_HOME"]) / "cleaned")
 
 
 def open_model(place: Path) -> None:
@@ -321,22 +328,8 @@ TARGETS: dict[str, Callable[[Path], None]] = {
     "run": open_run,
     "towers": open_towers,
     "policy": open_policy,
+    "checkpoint": open_checkpoint,
+    "audit": open_audit,
     "index": open_index,
     "faiss": open_index,
 }
-
-
-def _print(figures: dict[str, Any]) -> None:
-    print(f"{'what':10}{'opened':>10}{'refused':>10}")
-    for kind, count in sorted(figures["opened"].items()):
-        print(f"{kind:10}{count:>10}{figures['refused in a sentence'].get(kind, 0):>10}")
-    print(f"{'all':10}{sum(figures['opened'].values()):>10}")
-    print(f"events: {len(figures['events'])}, tracebacks: {len(figures['tracebacks'])}")
-    for line in [*figures["events"], *figures["tracebacks"]]:
-        print(" ", line)
-    print(f"slowest: {figures['slowest, seconds']} s")
-    print(f"more memory than before: {figures['more memory than before, MB']} MB")
-
-
-if __name__ == "__main__":
-    main()

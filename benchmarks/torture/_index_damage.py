@@ -1,22 +1,15 @@
-"""Damage an index at random: is every damage told, or without any effect on the answers?
+"""A small calibrated index with every kind of file: damages of it, and how it answers then.
 
-    python -m benchmarks.quality.damage [--what index] [--damages 1000] [--seed 0]
-
-A small calibrated index (pictures, texts with tags, reference queries, judgements; a part
-of the draws with Faiss) is copied and one of its files damaged: bits flipped, a range zeroed,
-truncated, bytes appended, two ranges swapped, emptied or removed. Then it is opened, searched,
-filtered and listed. A damage is "told" when that ends in a sentence, "harmless" when every
-answer is the same, "silent" when an answer changed, and a "traceback" otherwise. One told
-damage in ten is repaired by the command that the sentence recommends.
+An index (pictures, texts with tags, reference queries, judgements; exact or Faiss) has one of
+its files damaged: bits flipped, a range zeroed, truncated, bytes appended, two ranges swapped,
+emptied or removed. Then it is opened, searched, filtered and listed. A damage is "told" when
+that ends in a sentence, "harmless" when every answer is the same, "silent" when an answer
+changed, and a "traceback" otherwise.
 """
 
-import argparse
 import csv
 import random
-import shutil
 import sys
-import tempfile
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -34,12 +27,9 @@ from avow.retrieval.indexing import index_folders  # noqa: E402
 from avow.retrieval.library import Library  # noqa: E402
 from avow.retrieval.search import Retriever  # noqa: E402
 from avow.retrieval.store.inspection import CALIBRATE, REBUILD, inspect_index  # noqa: E402
-from benchmarks._report import keep  # noqa: E402
 
 PICTURES = 120
 QUERIES = ("a red thing over green", "a blue thing", "something or other", "pink over black")
-REPAIRED = 10
-"""One in so many told damages is repaired."""
 TOLD = ("cannot be read", "is missing")
 
 
@@ -50,20 +40,6 @@ class Colours(ColourEncoder):
 
     def __init__(self) -> None:
         super().__init__("c01045c01045beef", slips=0.25)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--what", choices=sorted(SUBJECTS), default="index")
-    parser.add_argument("--damages", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        figures = SUBJECTS[chosen.what](Path(name), chosen.damages, chosen.seed)
-    name = "damage" if chosen.what == "index" else f"damage_{chosen.what}"
-    path = keep(name, {"damages": chosen.damages, "seed": chosen.seed, **figures})
-    counts = ", ".join(f"{figures[key]} {key}" for key in OUTCOMES)
-    print(f"{counts}, {figures['repaired']} of {figures['repairs']} repaired -> {path}")
 
 
 # --- damages -------------------------------------------------------------------------------
@@ -110,7 +86,6 @@ DAMAGES: dict[str, Callable[[bytearray, random.Random], None] | None] = {
     "removed": None,
 }
 _WEIGHTS = (6, 4, 2, 1, 3, 1, 1)
-OUTCOMES = ("told", "harmless", "silent", "traceback")
 
 
 def damage(folder: Path, draw: random.Random) -> tuple[str, str]:
@@ -225,45 +200,8 @@ def _rounded(hit: dict[str, Any], kept: tuple[str, ...]) -> list[Any]:
     return [round(value, 5) if isinstance(value, float) else value for value in values]
 
 
-def damaged_indexes(place: Path, damages: int, seed: int) -> dict[str, Any]:
-    engines = ["exact"] * 4 + ["faiss"] * _has_faiss()
-    indexes = {engine: build_index(place, engine) for engine in dict.fromkeys(engines)}
-    wanted = {engine: answers(index) for engine, index in indexes.items()}
-    for engine, index in indexes.items():
-        assert answers(index) == wanted[engine] and not inspect_index(index)
-    counts, cells, wrong = Counter(), Counter(), []
-    repairs = mended = unseen = 0
-    for number in range(damages):
-        draw = random.Random(f"{seed} {number}")
-        engine = draw.choice(engines)
-        copy = place / "copy"
-        shutil.copytree(indexes[engine], copy)
-        file, how = damage(copy, draw)
-        found, told = outcome(copy, wanted[engine])
-        try:
-            seen = bool(inspect_index(copy))
-        except AvowError:
-            seen = True
-        except Exception as error:
-            found, told, seen = "traceback", f"check: {type(error).__name__}: {error}", True
-        unseen += found == "told" and not seen
-        counts[found] += 1
-        cells[f"{file}, {how}: {found}"] += 1
-        if found in ("silent", "traceback") or (found == "told" and not seen):
-            wrong.append({"number": number, "file": file, "how": how, found: told})
-            print(wrong[-1], file=sys.stderr)
-        if found == "told" and counts["told"] % REPAIRED == 0:
-            repairs += 1
-            mended += repaired(copy, place, wanted[engine])
-        shutil.rmtree(copy)
-    return {
-        **{name: counts[name] for name in OUTCOMES},
-        "told_but_not_by_check": unseen,
-        "repairs": repairs,
-        "repaired": mended,
-        "wrong": wrong,
-        "cells": dict(sorted(cells.items())),
-    }
+def engines() -> list[str]:
+    return ["exact", *(["faiss"] if _has_faiss() else [])]
 
 
 def _has_faiss() -> bool:
@@ -272,11 +210,3 @@ def _has_faiss() -> bool:
     except ImportError:
         return False
     return True
-
-
-SUBJECTS: dict[str, Callable[[Path, int, int], dict[str, Any]]] = {"index": damaged_indexes}
-"""What can be damaged: a function from a place, a number of damages and a seed to figures."""
-
-
-if __name__ == "__main__":
-    main()

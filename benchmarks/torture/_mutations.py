@@ -7,11 +7,14 @@ anew where the format lets everybody do so.
 """
 
 import contextlib
+import importlib
 import json
 import os
+import pickle
 import random
 import shutil
 import sqlite3
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +72,10 @@ def mutate(folder: Path, draw: random.Random) -> str:
         ways = [_row] * 6 + ways
     elif path.suffix == ".safetensors":
         ways = [_header] * 2 + [_bytes]
+    elif path.suffix in (".pt", ".npz"):
+        ways = [_pickle] * 3 + [_member] * 2 + ways
+    elif path.suffix in (".csv", ".jsonl"):
+        ways = [_text] * 4 + ways
     way = draw.choice(ways)
     what = way(path, draw)
     _seal(folder)
@@ -202,6 +209,95 @@ def _header(path: Path, draw: random.Random) -> str:
     told = draw.choice((2**60, 0, len(text) + 7)) if kind == "length" else len(text)
     path.write_bytes(told.to_bytes(8, "little") + text + content[8 + size :])
     return f"{kind} of {name}"
+
+
+class _Gift:
+    """What calls a function of another module when it is unpickled."""
+
+    def __init__(self, called: Callable[..., Any], *args: Any):
+        self.called = (called, args)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self.called
+
+
+def _pickle(path: Path, draw: random.Random) -> str:
+    """A pickle that imports a module, runs a text, or writes a file, if anybody loads it."""
+    target = str(path.parent.parent / "ran")
+    gifts = (
+        _Gift(importlib.import_module, CODE),
+        _Gift(exec, f"open({target!r}, 'w')"),
+        _Gift(os.system, f"touch {target}"),
+        _Gift(open, target, "w"),
+    )
+    gift = pickle.dumps(draw.choice(([draw.choice(gifts)], {"model": draw.choice(gifts)})), 2)
+    names = _members(path)
+    if not names or draw.random() < 0.2:
+        path.write_bytes(gift)
+        return "the whole file"
+    name = draw.choice(names)
+    if path.suffix == ".npz":
+        head = b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"
+        head += b" " * (-(len(head) + 11) % 64) + b"\n"
+        gift = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + gift
+    else:
+        name = next((one for one in names if one.endswith(".pkl")), name)
+    _rewrite(path, {name: gift})
+    return name
+
+
+def _member(path: Path, draw: random.Random) -> str:
+    """Another content, or none, of one file of an archive."""
+    names = _members(path)
+    if not names:
+        return _bytes(path, draw)
+    name = draw.choice(names)
+    with zipfile.ZipFile(path) as archive:
+        content = bytearray(archive.read(name))
+    kind = draw.choice(("gone", "empty", "flip", "zeros"))
+    if kind == "flip" and content:
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    elif kind == "zeros":
+        content = bytearray(2**22)
+    elif kind == "empty":
+        content = bytearray()
+    _rewrite(path, {name: None if kind == "gone" else bytes(content)})
+    return f"{kind} {name}"
+
+
+def _members(path: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return []
+
+
+def _rewrite(path: Path, changes: dict[str, bytes | None]) -> None:
+    """The same archive with other contents, and right checksums."""
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()} | changes
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in contents.items():
+            if content is not None:
+                archive.writestr(name, content)
+
+
+def _text(path: Path, draw: random.Random) -> str:
+    """Another value in one of the fields of a table."""
+    lines = path.read_text("utf-8").splitlines()
+    place, value = draw.randrange(len(lines)), draw.choice(VALUES)
+    if path.suffix == ".jsonl":
+        content = json.loads(lines[place])
+        key = draw.choice((*content, *KEYS))
+        lines[place] = json.dumps({**content, key: value})
+    else:
+        fields = lines[place].split(",")
+        key = draw.randrange(len(fields))
+        fields[key] = str(value).replace("\ud800", "?")
+        lines[place] = ",".join(fields)
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return f"{key}={repr(value)[:60]}"
 
 
 def _seal(folder: Path) -> None:

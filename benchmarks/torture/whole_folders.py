@@ -1,16 +1,12 @@
 """Kill a process that replaces a folder, and see whether the old or the new folder is whole.
 
-    python -m benchmarks.quality.folder_kills [--kills 1000]
-
 First at every point: the process ends by SIGKILL before its n-th file operation, for every
 n that there is, in each of the ways in which `new_folder` replaces a folder. Then at random
 moments. After each kill `recover` is called, as everyone who opens such a folder does, and
 all of the folder's files are compared.
 """
 
-import argparse
 import errno
-import json
 import os
 import random
 import signal
@@ -21,6 +17,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from avow.core import files
+from benchmarks.torture._batch import Batch
+
+PROMISE = "Folders are whole: the old one or the new one."
+PROOF = (
+    "A process that replaces a folder is killed before each of its file operations, then at "
+    "random moments, in each of the three ways in which folders are replaced. Afterwards all "
+    "files of one generation must be there, and nothing else."
+)
+WANTED, BATCH = 1000, 100
+OPERATIONS = 160
+"""More than there are to be killed before, in the way that has most of them."""
 
 WAYS = ("exchange", "moving", "copying")
 FILES = ("avow.json", "weights-00001.safetensors", "parts/config.json", "parts/deep/list.npy")
@@ -29,78 +36,49 @@ _RENAME = os.rename
 _OPERATIONS = ("os.", "open", "shutil.", "ctypes.")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--kills", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--print", action="store_true", help="keep nothing, print the figures")
-    chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        figures = {
-            "at_every_operation": {way: at_every_operation(Path(name), way) for way in WAYS},
-            "at_random": {
-                way: at_random(Path(name), way, chosen.kills // len(WAYS), chosen.seed)
-                for way in WAYS
-            },
-        }
-    if chosen.print:
-        print(json.dumps(figures))
-        return
-    from benchmarks._report import keep
-
-    print(f"{json.dumps(figures, indent=1)}\n-> {keep('folder_kills', figures)}")
-
-
-def at_every_operation(place: Path, way: str) -> dict[str, int]:
-    """Kill before the first, second, third … operation, until the folder gets replaced."""
-    path = place / f"every-{way}" / "folder"
-    path.parent.mkdir()
-    figures: dict[str, int] = {"kills": 0, "old": 0, "new": 0, "broken": 0, "left_over": 0}
-    replace(path, 0)
-    for number in range(1, 10_000):
-        before = generation(path)
-        assert before is not None
-        killed = in_a_child(lambda n=number: replace(path, n, way, n), None)
-        files.recover(path)
-        after = generation(path)
-        if not killed:
-            break
-        count(figures, before, number, after)
-        if after is None:
+def batch(place: Path, first: int, count: int) -> Batch:
+    seen = Batch(tries=count)
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        paths = {way: Path(name) / way / "folder" for way in WAYS}
+        for path in paths.values():
+            path.parent.mkdir()
             replace(path, 0)
-    figures["left_over"] = len(os.listdir(path.parent)) - 1
-    return figures
-
-
-def at_random(place: Path, way: str, kills: int, seed: int) -> dict[str, int]:
-    """Kill a process that replaces a folder over and over."""
-    path = place / f"random-{way}" / "folder"
-    path.parent.mkdir()
-    figures: dict[str, int] = {"kills": 0, "old_or_new": 0, "broken": 0, "left_over": 0}
-    replace(path, 0)
-    draw = random.Random(seed)
-    for _ in range(kills):
-        newest = generation(path) or 0
-        in_a_child(lambda n=newest: over_and_over(path, n, way), 0.05 * draw.random())
-        files.recover(path)
-        figures["kills"] += 1
-        figures["broken" if generation(path) is None else "old_or_new"] += 1
-        if generation(path) is None:
+        for number in range(first, first + count):
+            way = WAYS[number % len(WAYS)]
+            if (told := killed_once(paths[way], way, number, seen)) is not None:
+                seen.losses.append(f"{number} {way}: {told}")
+                replace(paths[way], 0)
+        for way, path in paths.items():
             replace(path, 0)
-    replace(path, 0)
-    figures["left_over"] = len(os.listdir(path.parent)) - 1
-    return figures
+            if left := sorted(set(os.listdir(path.parent)) - {path.name}):
+                seen.losses.append(f"{first} {way}: left behind: {left}")
+    return seen
 
 
-def count(figures: dict[str, int], before: int, new: int, after: int | None) -> None:
-    figures["kills"] += 1
-    state = "old" if after == before else "new" if after == new else "broken"
-    figures[state] += 1
+def killed_once(path: Path, way: str, number: int, seen: Batch) -> str | None:
+    """Kill once: before an operation, or at a moment where no operation is left."""
+    before = generation(path)
+    assert before is not None
+    at, new = number // len(WAYS) + 1, before + 1
+    if at <= OPERATIONS and in_a_child(lambda: replace(path, new, way, at), None):
+        allowed = range(before, new + 1)
+        seen.counts["killed before an operation"] += 1
+    else:
+        pause = 0.05 * random.Random(f"folders {number}").random()
+        in_a_child(lambda: over_and_over(path, new, way), pause)
+        allowed = range(before, 10**9)
+        seen.counts["killed at a moment"] += 1
+    files.recover(path)
+    after = generation(path)
+    if after is None or after not in allowed:
+        return f"generation {before} was replaced, and {after} is there"
+    seen.counts["old" if after == before else "new"] += 1
+    return None
 
 
 def replace(path: Path, number: int, way: str = "exchange", kill_at: int = 0) -> None:
     """Replace the folder by one of generation `number`; die before operation `kill_at`."""
-    prepare(way, path)
+    hinder(way, path)
     if kill_at:
         sys.addaudithook(killer(kill_at))
     with files.new_folder(path) as home:
@@ -115,7 +93,7 @@ def over_and_over(path: Path, newest: int, way: str) -> None:
         replace(path, newest, way)
 
 
-def prepare(way: str, path: Path) -> None:
+def hinder(way: str, path: Path) -> None:
     """Take away what the system can do: the exchange, or moving the old folder at all."""
     if way != "exchange":
         files.exchange = lambda *_: False
@@ -176,7 +154,3 @@ def generation(path: Path) -> int | None:
         return None
     listed = {one.relative_to(path).as_posix() for one in path.rglob("*") if one.is_file()}
     return number if whole and listed == set(FILES) else None
-
-
-if __name__ == "__main__":
-    main()

@@ -1,24 +1,9 @@
-"""Damage every file of a run with its model, bank, trust and features, and use it.
+"""A small run with its model, bank, trust and features, and a digest of all its numbers."""
 
-    python -m benchmarks.quality.damage_model [--damages 1000]
-
-A small run is written with all that Avow saves beside a model. Then one file at a time is
-damaged: a flipped bit, a block of zeros, a cut, an exchange of blocks, a file that is gone.
-Everything is opened and computed again. Either an error says what is damaged, or all numbers
-are the same to the last digit; a traceback or another number is a failure.
-"""
-
-import argparse
 import hashlib
-import json
-import random
-import shutil
-import sys
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +15,6 @@ from avow.assembly.model import Model
 from avow.assembly.recipe import Recipe
 from avow.core import seals
 from avow.core.contracts import Backbone, PairedDataset, Split
-from avow.core.errors import AvowError
 from avow.core.searching import Encoder
 from avow.data.features import FeatureStore
 from avow.data.vocabulary import Vocabulary
@@ -44,99 +28,8 @@ TEXTS = ["a red dog", "two cats", "a mat"]
 DIM = 6
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--damages", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        figures = damaged(Path(name), chosen.damages, chosen.seed)
-    from benchmarks._report import keep
-
-    path = keep("damage_model", figures)
-    print(f"{json.dumps(figures, indent=1)}\n-> {path}")
-
-
-def damaged(place: Path, damages: int, seed: int = 0) -> dict[str, Any]:
-    """How so many damages end, and the first few that were not noticed or ended badly."""
-    whole = place / "whole"
-    write_run(whole)
-    files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
-    expected = answers(whole)
-    assert expected == answers(whole) and verify_all(whole) == []
-    draw = random.Random(seed)
-    counts: Counter[str] = Counter()
-    wrong: list[str] = []
-    for number in range(damages):
-        broken = place / "broken"
-        shutil.copytree(whole, broken)
-        file = files[number % len(files)]
-        kind = damage(broken / file, draw)
-        outcome = use(broken, expected)
-        named = bool(verify_all(broken))
-        counts[outcome] += 1
-        counts["named by verify"] += named
-        if outcome not in ("told", "harmless"):
-            wrong.append(f"{file}: {kind}: {outcome}")
-        shutil.rmtree(broken)
-    return {
-        "damages": damages,
-        "files": len(files),
-        **{name: counts[name] for name in ("told", "harmless", "changed", "traceback")},
-        "named_by_verify": counts["named by verify"],
-        "wrong": wrong[:20],
-    }
-
-
-def use(run: Path, expected: str) -> str:
-    """Open and compute everything: does it end in a sentence, or in the same numbers?"""
-    try:
-        return "harmless" if answers(run) == expected else "changed"
-    except AvowError:
-        return "told"
-    except Exception as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return "traceback"
-
-
 def verify_all(run: Path) -> list[str]:
     return [*verify(run), *verify(run / "features")]
-
-
-# --- what is damaged ------------------------------------------------------------------------
-
-
-def damage(path: Path, draw: random.Random) -> str:
-    """Do to a file what disks, copies and people do to files; return what it was."""
-    data = bytearray(path.read_bytes())
-    kinds = ["bit", "byte", "zeros", "noise", "cut", "empty", "more", "exchange", "gone"]
-    kind = draw.choice(kinds)
-    start = draw.randrange(max(1, len(data)))
-    length = min(draw.choice([1, 4, 64, 512]), len(data) - start)
-    if kind == "gone":
-        path.unlink()
-        return kind
-    if kind == "bit":
-        data[start] ^= 1 << draw.randrange(8)
-    elif kind == "byte":
-        data[start] = draw.randrange(256)
-    elif kind == "zeros":
-        data[start : start + length] = bytes(length)
-    elif kind == "noise":
-        data[start : start + length] = draw.randbytes(length)
-    elif kind == "cut":
-        del data[start:]
-    elif kind == "empty":
-        data.clear()
-    elif kind == "more":
-        data += draw.randbytes(length)
-    else:
-        other = draw.randrange(max(1, len(data) - length + 1))
-        kept = bytes(data[start : start + length])
-        data[start : start + length] = data[other : other + length]
-        data[other : other + length] = kept
-    path.write_bytes(data)
-    return f"{kind} at {start}"
 
 
 # --- a run with all that may lie beside it ---------------------------------------------------
@@ -253,7 +146,3 @@ def answers(run: Path) -> str:
     parts.append(np.array(str(reached)))
     parts += [one.detach().numpy() for view in fresh.views for one in view.parameters()]
     return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
-
-
-if __name__ == "__main__":
-    main()

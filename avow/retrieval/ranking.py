@@ -1,0 +1,67 @@
+"""Some queries at once: their best items, and their scores with these and with the sample.
+
+One query is the case of one row. All queries of a call search the same gallery.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from avow.core.shapes import Float32, Int64
+from avow.retrieval.gallery import Gallery, QueryScores
+from avow.retrieval.open_index import OpenIndex
+from avow.retrieval.request import Candidates, Request
+from avow.trust.top_k import SHOWN
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The best items of every query, best first."""
+
+    gallery: Gallery
+    ids: Int64[np.ndarray, "queries hits"]
+    scores: Float32[np.ndarray, "queries hits"]
+    sampled: Float32[np.ndarray, "queries sample"] | None = None
+    """Scores of the gallery's sample, where they came with the search."""
+    missing: tuple[str, ...] = ()
+    """Sentences on parts of the index that did not answer."""
+
+    @property
+    def first(self) -> Int64[np.ndarray, "queries judged"]:
+        """Those that are judged."""
+        return self.ids[:, :SHOWN]
+
+    def of(self, place: int) -> Candidates:
+        """Those of one query."""
+        return Candidates(self.gallery, self.ids[place], self.scores[place])
+
+
+def rank(library: OpenIndex, gallery: Gallery, requests: Sequence[Request]) -> Ranked:
+    """requests: of one kind, filter and number of answers; with `but`, a single one."""
+    queries = np.stack([request.vector for request in requests])
+    if not len(gallery):
+        nothing = (len(requests), 0)
+        return Ranked(gallery, np.empty(nothing, np.int64), np.empty(nothing, np.float32))
+    most, but = max(requests[0].k, SHOWN), requests[0].but
+    found = library.nearest(queries, most + (but is not None), gallery.choice)
+    ids, scores = found.ids, found.scores
+    if but is not None:
+        allowed = ids[0] != but
+        ids, scores = ids[:, allowed], scores[:, allowed]
+    return Ranked(gallery, ids[:, :most], scores[:, :most], found.sampled, found.missing)
+
+
+def score(library: OpenIndex, requests: Sequence[Request], ranked: Ranked) -> QueryScores:
+    """Score the best items of every query in every view, and the sample of the gallery."""
+    first = ranked.first
+    best = library.vectors(first.ravel()).reshape(*first.shape, -1)
+    return QueryScores.of(
+        ranked.gallery,
+        np.stack([request.vector for request in requests]),
+        best,
+        first,
+        library.manifest["views"],
+        requests[0].but,
+        ranked.sampled,
+    )

@@ -1,0 +1,87 @@
+"""Parquet tables whose rows hold a picture as bytes, or the URL of one (img2dataset's output).
+
+The picture is in the first of `BYTES` that is a column, or else its URL in the first of `URLS`.
+The name of an item is the column `key`, or else the number of its row.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from avow.core.errors import MissingExtra
+from avow.core.web import fetch_public
+from avow.retrieval.sharding.source import Record, ShardSource, bounded, inside, picture_name
+from avow.retrieval.store.reading import LARGEST_FILE, Unreadable
+from avow.retrieval.store.walk import FileStat
+
+BYTES = ("jpg", "jpeg", "png", "webp", "image", "bytes")
+URLS = ("url", "image_url", "URL")
+KEYS = ("key", "id")
+ROWS_AT_ONCE = 32
+LARGEST_GROUP = 8 * 2**30
+"""Bytes of a group of rows, unpacked: a library reads a group as a whole."""
+_BEGINNINGS = {b"\xff\xd8\xff": "jpg", b"\x89PNG": "png", b"RIFF": "webp", b"GIF8": "gif"}
+
+
+class Parquet(ShardSource):
+    kind = "parquet"
+    suffix = ".parquet"
+
+    def unpacked(self, stat: FileStat, stream: Any) -> Iterator[Record]:
+        try:
+            from pyarrow import parquet
+        except ModuleNotFoundError:
+            raise MissingExtra("Reading Parquet", "pyarrow", "tables") from None
+        table = parquet.ParquetFile(stream)
+        for group in range(table.num_row_groups):
+            size = table.metadata.row_group(group).total_byte_size
+            if size > LARGEST_GROUP:
+                raise Unreadable(f"a group of rows of {size} bytes; {LARGEST_GROUP} at most")
+        names = table.schema_arrow.names
+        column = next((name for name in (*BYTES, *URLS) if name in names), None)
+        if column is None:
+            expected = ", ".join((*BYTES, *URLS))
+            raise Unreadable(f"no column of pictures: expected one of {expected}")
+        key = next((name for name in KEYS if name in names), None)
+        read = [column, key] if key else [column]
+        number, used = 0, set()
+        for batch in table.iter_batches(ROWS_AT_ONCE, columns=read):
+            for row in batch.to_pylist():
+                yield _record(stat, row, column, _name(row, key, number, used))
+                number += 1
+
+
+def _name(row: dict[str, Any], key: str | None, number: int, used: set[str]) -> str:
+    name = str(row[key]) if key and row[key] is not None else f"{number:09}"
+    if picture_name(f"{name}.jpg") or name in used:
+        name = f"{number:09}"
+    used.add(name)
+    return name
+
+
+def _record(stat: FileStat, row: dict[str, Any], column: str, name: str) -> Record:
+    cell = row[column]
+    if isinstance(cell, dict):  # as `datasets` keeps pictures
+        cell = cell.get("bytes")
+    if column in URLS:
+        about = inside(stat, f"{name}.jpg", 0)
+        if not isinstance(cell, str) or not cell:
+            return Record(about, why="no URL in this row")
+        return Record(about, fetch=partial(fetch_public, cell, LARGEST_FILE))
+    if not isinstance(cell, bytes) or not cell:
+        return Record(inside(stat, f"{name}.jpg", 0), why="no picture in this row")
+    kind = next((kind for head, kind in _BEGINNINGS.items() if cell.startswith(head)), "jpg")
+    about = inside(stat, f"{name}.{kind}", len(cell))
+    try:
+        bounded(len(cell))
+    except Unreadable as error:
+        return Record(about, why=str(error))
+    return Record(about, cell)
+
+
+def recognises(name: str) -> bool:
+    return name.lower().endswith(Parquet.suffix)
+
+
+def build(name: str) -> Parquet:
+    return Parquet(name)

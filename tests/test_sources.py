@@ -1,0 +1,304 @@
+"""Sources of an index beside folders: tars, Parquet, URLs; and runs that are cut off."""
+
+import http.server
+import threading
+from functools import partial
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from encoders import ColourEncoder
+from shard_samples import contents, png, s3_server, write_folder, write_tar
+
+from avow.cli import app
+from avow.core import storage, web
+from avow.core.errors import BadData, MissingExtra, Unavailable
+from avow.retrieval.indexing import index_folders
+from avow.retrieval.item_pictures import open_item
+from avow.retrieval.library import Library
+from avow.retrieval.sharding import plan
+from avow.retrieval.sharding.opening import kind_of, only_folders
+
+
+def counts(report) -> tuple[int, int, int, int]:
+    return report.new, report.changed, report.deleted, report.unchanged
+
+
+@pytest.fixture
+def index(tmp_path):
+    return partial(index_folders, index=tmp_path / "index", encoder=ColourEncoder())
+
+
+def test_names_lead_to_kinds():
+    assert kind_of("photos") == ("folder", "photos")
+    assert kind_of("s3://bucket/photos") == ("url", "s3://bucket/photos")
+    assert kind_of("s3://bucket/*.tar") == ("webdataset", "s3://bucket/*.tar")
+    assert kind_of("data/0.PARQUET") == ("parquet", "data/0.PARQUET")
+    assert kind_of("webdataset:s3://bucket/x") == ("webdataset", "s3://bucket/x")
+    assert only_folders(["photos", Path("a.b"), "c.csv"])
+    assert not only_folders(["photos", "folder:photos"])
+
+
+def test_a_folder_in_units_gives_the_index_of_a_plain_run(tmp_path, monkeypatch):
+    photos = write_folder(tmp_path / "wow!", 21)
+    (photos / "broken.png").write_bytes(b"nothing")
+    (photos / "words.csv").write_text("id,text\n1,a red thing\n2,blue\n")
+    monkeypatch.setattr(plan, "FILES_AT_ONCE", 5)
+    run = partial(index_folders, [photos], encoder=ColourEncoder(), batch=8)
+    assert counts(run(index=tmp_path / "a", in_units=True)) == (22, 0, 0, 0)
+    run(index=tmp_path / "b")
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    (photos / "00003.png").unlink()
+    (photos / "00004.png").write_bytes(png(99))
+    assert counts(run(index=tmp_path / "a", in_units=True)) == (0, 1, 1, 20)
+    assert counts(run(index=tmp_path / "a", in_units=True)) == (0, 0, 0, 21)
+    assert counts(run(index=tmp_path / "a")) == (
+        0,
+        0,
+        0,
+        21,
+    )  # both ways agree on what is there
+
+
+def test_a_tar_and_its_changes(tmp_path, index):
+    tars = tmp_path / "tars"
+    members = {f"{number:04}.png": png(number) for number in range(6)}
+    noise = {"0000.txt": b"a caption", "0000.json": b"{}", "bad.png": b"nothing"}
+    write_tar(tars / "0.tar", members | noise)
+    write_tar(tars / "1.tar", {"a/b.png": png(77)})
+    report = index([f"{tars}/*.tar"])
+    bad = (f"{tars}/0.tar!/bad.png", "not a picture of a known format")
+    assert counts(report) == (7, 0, 0, 0) and report.skipped == [bad]
+    assert counts(index([f"{tars}/*.tar"])) == (0, 0, 0, 7)
+    with Library.open(tmp_path / "index") as library:
+        assert library.folders() == [f"webdataset:{tars}/*.tar"]
+        [item] = [one for one in library.items(library.find()) if one.path.endswith("a/b.png")]
+        assert item.path == f"{tars}/1.tar!/a/b.png"
+        assert open_item(item).size == (32, 32)
+    del members["0001.png"]
+    write_tar(tars / "0.tar", members | {"0002.png": png(55), "new.png": png(56)})
+    report = index([f"{tars}/*.tar"])
+    assert counts(report) == (1, 1, 1, 5) and report.skipped == []
+    (tars / "1.tar").unlink()
+    assert counts(index([f"webdataset:{tars}"])) == (0, 0, 1, 6)
+
+
+def test_another_name_deletes_nothing_of_the_first(tmp_path, index):
+    write_tar(tmp_path / "tars" / "0.tar", {"a.png": png(1)})
+    write_tar(tmp_path / "tars" / "1.tar", {"a.png": png(2)})
+    write_folder(tmp_path / "tars", 1)
+    assert counts(index([f"{tmp_path}/tars/0.tar"])) == (1, 0, 0, 0)
+    assert counts(index([f"{tmp_path}/tars/1.tar"])) == (1, 0, 0, 0)
+    assert counts(index([f"{tmp_path}/tars"])) == (1, 0, 0, 0)  # the folder: its own pictures
+    assert counts(index([f"webdataset:{tmp_path}/tars"])) == (0, 0, 0, 2)
+    with Library.open(tmp_path / "index") as library:
+        assert len(library.find()) == 3
+
+
+def test_a_broken_tar_is_listed_and_what_came_before_is_kept(tmp_path, index):
+    whole = tmp_path / "0.tar"
+    write_tar(whole, {f"{number}.png": png(number) for number in range(4)})
+    data = whole.read_bytes()
+    whole.write_bytes(data[:1300])
+    report = index([str(whole)])
+    assert report.new == 1
+    [(path, why)] = report.skipped
+    assert path == str(whole) and why.startswith("a broken shard (")
+    whole.write_bytes(data)
+    report = index([str(whole)])
+    assert counts(report) == (3, 0, 0, 1) and report.skipped == []
+
+
+def test_parquet_with_bytes(tmp_path, index):
+    path = tmp_path / "0.parquet"
+    rows = {"key": ["a", "b", "b", None], "jpg": [png(1), png(2), png(3), None]}
+    pyarrow.parquet.write_table(pyarrow.table(rows), path)
+    report = index([str(path)])
+    assert report.skipped == [(f"{path}!/000000003.jpg", "no picture in this row")]
+    with Library.open(tmp_path / "index") as library:
+        names = [item.path.rpartition("!/")[2] for item in library.items(library.find())]
+    assert names == ["a.png", "b.png", "000000002.png"]
+
+
+def test_parquet_without_pictures_is_told(tmp_path, index):
+    path = tmp_path / "0.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"words": ["a"]}), path)
+    [(_, why)] = index([str(path)]).skipped
+    assert why == (
+        "no column of pictures: expected one of jpg, jpeg, png, webp, image, bytes, url, "
+        "image_url, URL"
+    )
+
+
+@pytest.fixture
+def web_folder(tmp_path):
+    """A folder served over HTTP on this machine."""
+    place = write_folder(tmp_path / "web", 2)
+    quiet = type(
+        "Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}
+    )
+    handler = partial(quiet, directory=str(place))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_parquet_with_urls(tmp_path, index, web_folder, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / "0.parquet"
+    urls = [f"{web_folder}/00000.png", f"{web_folder}/none.png", "file:///etc/passwd", ""]
+    pyarrow.parquet.write_table(pyarrow.table({"url": urls}), path)
+    report = index([str(path)])  # a table must not make us ask our own network
+    assert report.new == 0 and len(report.skipped) == 4
+    assert "which is not public; set AVOW_PRIVATE_ADDRESSES=1" in report.skipped[0][1]
+    monkeypatch.setenv("AVOW_PRIVATE_ADDRESSES", "1")
+    report = index([str(path)], rebuild=True)
+    assert report.new == 1
+    assert [why for _, why in report.skipped] == [
+        f"the server answers 404 for '{web_folder}/none.png'",
+        "a URL of kind 'file'; only http and https are fetched",
+        "no URL in this row",
+    ]
+    with pytest.raises(ValueError, match="more than 10 bytes"):
+        web.fetch_public(urls[0], 10)
+
+
+def test_a_killed_run_goes_on_as_one(tmp_path, monkeypatch):
+    """Stopped in every unit, also between the index and its note; and after a broken part."""
+    photos = write_folder(tmp_path / "photos", 23)
+    monkeypatch.setattr(plan, "FILES_AT_ONCE", 4)
+    run = partial(index_folders, [photos], encoder=ColourEncoder(), batch=3, in_units=True)
+    run(index=tmp_path / "whole")
+    place = tmp_path / "index"
+
+    class Killed(BaseException):
+        pass
+
+    finished = plan.Plan.finished
+
+    def dies(self, number):
+        if number % 2:
+            finished(self, number)
+        elif number == 2:
+            (self.folder / f"{number + 1:06}.part").write_bytes(b"torn")
+        raise Killed
+
+    monkeypatch.setattr(plan.Plan, "finished", dies)
+    for _ in range(3):
+        with pytest.raises(Killed):
+            run(index=place)
+        monkeypatch.setattr(plan.Plan, "finished", finished)
+        with pytest.raises(Killed):
+            run(index=place, stop=_after(2, Killed))
+        monkeypatch.setattr(plan.Plan, "finished", dies)
+    monkeypatch.setattr(plan.Plan, "finished", finished)
+    report = run(index=place)
+    assert not report.stopped and not (place / "work").exists()
+    assert contents(place) == contents(tmp_path / "whole")
+
+
+def _after(calls: int, error: type[BaseException]):
+    left = iter(range(calls))
+
+    def stop() -> bool:
+        if next(left, None) is None:
+            raise error
+        return False
+
+    return stop
+
+
+def test_a_stopped_run_says_so_and_goes_on(tmp_path, index, monkeypatch):
+    photos = write_folder(tmp_path / "photos", 9)
+    monkeypatch.setattr(plan, "FILES_AT_ONCE", 4)
+    seen = []
+    stopped = index([photos], in_units=True, progress=seen.append, stop=lambda: len(seen) > 6)
+    assert stopped.stopped and (seen[0].done, seen[0].total) == (0, 9)
+    report = index([photos], in_units=True)
+    assert not report.stopped and report.new + report.unchanged == 9
+
+
+def test_pictures_and_tars_on_s3(tmp_path, monkeypatch, index):
+    """Over real HTTP: moto's server."""
+    import s3fs
+
+    write_tar(tmp_path / "0.tar", {f"{number}.png": png(number) for number in range(3)})
+    with s3_server(monkeypatch) as address:
+        s3fs.S3FileSystem.clear_instance_cache()
+        disk = s3fs.S3FileSystem(endpoint_url=address)
+        disk.mkdir("photos")
+        for number in range(3):
+            disk.pipe(f"photos/2024/{number}.png", png(10 + number))
+        disk.pipe("photos/2024/bad.jpg", b"nothing")
+        disk.pipe("photos/2024/film.mp4", b"nothing")
+        disk.put(str(tmp_path / "0.tar"), "photos/tars/0.tar")
+        report = index(["s3://photos/2024", "s3://photos/tars/*.tar"])
+        assert dict(report.skipped) == {
+            "s3://photos/2024/bad.jpg": "not a picture of a known format",
+            "s3://photos/2024/film.mp4": "a video at a URL; copy it to a folder and index that",
+        }
+        assert report.new == 6
+        assert counts(index(["s3://photos/2024"])) == (0, 0, 0, 3)
+        disk.pipe("photos/2024/1.png", png(40))
+        disk.rm("photos/2024/2.png")
+        assert counts(index(["s3://photos/2024", "s3://photos/tars"])) == (0, 1, 1, 1)
+        with Library.open(tmp_path / "index") as library:
+            noted = [
+                "s3://photos/2024",
+                "s3://photos/tars",
+                "webdataset:s3://photos/tars/*.tar",
+            ]
+            assert library.folders() == noted
+            items = library.items(library.find())
+        names = {item.path for item in items}
+        assert "s3://photos/tars/0.tar!/0.png" in names and len(names) == 5
+        assert {item.content for item in items} >= {_content(png(40)), _content(png(0))}
+        with pytest.raises(BadData, match=r"lies at 's3://photos/2024/0.png'. Expected a file"):
+            open_item(next(item for item in items if item.path == "s3://photos/2024/0.png"))
+        with pytest.raises(BadData, match="There is nothing at 's3://photos/2025'"):
+            index(["s3://photos/2025"])
+    with pytest.raises(Unavailable, match="'s3://photos/2024' cannot be read"):
+        index(["s3://photos/2024"])
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def _content(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def test_names_that_cannot_be_read_are_told(index, monkeypatch, tmp_path):
+    with pytest.raises(BadData) as told:
+        index(["ftp://somewhere/x"])
+    assert str(told.value) == (
+        "The URL 'ftp://somewhere/x' begins with 'ftp'. Expected one of: s3, gs, gcs, http, "
+        "https, hf, file."
+    )
+    with pytest.raises(BadData, match="has a \\* before its last /"):
+        index(["s3://a/*/b.tar"])
+    with pytest.raises(BadData, match=r"There is no folder '.*none.tar'"):
+        index([str(tmp_path / "none.tar")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadData, match="as in webdataset:NAME"):
+        index([f"webdataset:{tmp_path / 'empty'}"])
+    monkeypatch.setitem(storage.SCHEMES, "s3", ("no_such_package", "s3"))
+    monkeypatch.setattr("fsspec.core.url_to_fs", _not_installed)
+    with pytest.raises(MissingExtra, match="pip install 'avow\\[s3\\]'"):
+        index(["s3://a/b"])
+
+
+def _not_installed(url: str) -> None:
+    raise ImportError("Install s3fs to access S3")
+
+
+def test_the_command_reads_a_tar(tmp_path, capsys):
+    write_tar(tmp_path / "0.tar", {"a.png": png(1)})
+    words = ["--index", str(tmp_path / "index"), "--model", "plugged.colours"]
+    app(["index", str(tmp_path / "0.tar"), *words, "--transfer", "0"], standalone_mode=False)
+    assert capsys.readouterr().out.startswith("1 new in ")

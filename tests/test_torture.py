@@ -1,0 +1,95 @@
+"""The short form of every promise; `scripts/torture` makes thousands of tries."""
+
+import json
+import os
+import sys
+from collections import Counter
+
+import pytest
+
+import benchmarks.torture
+from avow.core import folder
+from benchmarks.torture import _runner
+from benchmarks.torture._batch import KEPT, Batch, added
+
+LONG = 5 if os.environ.get("AVOW_LONG_TESTS") else 1
+TRIES = {"damage": 20, "strangers_files": 30, "whole_folders": 420}
+"""How many tries are made here; of folders, one before every operation of each way."""
+FORKS = ("whole_folders",)
+"""Promises that fork, which a process with threads should not."""
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the proofs use what Linux has")
+
+
+def test_every_promise_has_a_short_form_and_says_what_it_is():
+    assert sorted(TRIES) == folder.names(benchmarks.torture)
+    for name in TRIES:
+        module = folder.find(benchmarks.torture, name)
+        assert module.PROMISE.endswith(".") and module.PROOF.endswith(".")
+        assert module.WANTED > TRIES[name] and module.BATCH > 0
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # a damaged picture or a torn file may warn as it likes
+@pytest.mark.parametrize("name", sorted(TRIES))
+def test_a_promise_is_kept(tmp_path, name, monkeypatch):
+    module, count = folder.find(benchmarks.torture, name), TRIES[name]
+    count *= 1 if name in FORKS else LONG
+    if name in FORKS:
+        found = _runner.in_a_process(name, tmp_path, 0, count)
+    else:
+        module.prepare(tmp_path)
+        found = module.batch(tmp_path, 0, count)
+    assert found.losses == [] and found.tracebacks == []
+    assert found.tries == count
+    CHECKS.get(name, lambda counts: None)(found.counts)
+
+
+def _told(counts):
+    assert counts["index: told"] > 3 and counts["run: told"] > 5
+
+
+def _killed(counts):
+    assert counts["killed before an operation"] > 200
+    assert counts["old"] > 20 and counts["new"] > 20
+
+
+CHECKS = {"damage": _told, "whole_folders": _killed}
+"""That the tries did what they are there for."""
+
+
+def test_batches_add_up_and_go_on_where_they_were(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(_runner, "RESULTS", tmp_path / "torture.json")
+    made = []
+
+    def batch(name, place, first, count):
+        made.append((first, count))
+        lost = [f"{first}: lost"] if first == 0 else []
+        return Batch(count, lost, counts=Counter(seen=count), peaks={"high": float(first)})
+
+    monkeypatch.setattr(_runner, "in_a_process", batch)
+    for _ in range(2):
+        assert _runner.main(["whole_folders", "--tries", "150"]) == 1, "a loss fails it"
+    assert made == [(0, 100), (100, 50), (150, 100), (250, 50)]
+    figures = _runner.kept()["promises"]["whole_folders"]
+    assert (figures["tries"], figures["losses"], figures["next"]) == (300, 1, 300)
+    assert figures["counts"] == {"seen": 300} and figures["peaks"] == {"high": 250.0}
+    assert _runner.main(["whole_folders", "--again", "--tries", "1"]) == 1
+    capsys.readouterr()
+    assert _runner.main(["--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["promises"]["whole_folders"]["tries"] == 1
+
+
+def test_only_some_losses_are_kept_as_texts_but_all_are_counted():
+    figures = None
+    for _ in range(3):
+        figures = added(figures, Batch(10, losses=[f"{n}: lost" for n in range(10)]))
+    assert figures is not None
+    assert figures["losses"] == 30 and len(figures["told"]) == KEPT
+
+
+@linux
+def test_a_process_that_dies_is_a_loss(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    found = _runner.in_a_process("damage", tmp_path, 7, 3)
+    assert found.tries == 0 and found.losses[0].startswith("7: the process of the tries ended")
