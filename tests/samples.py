@@ -3,6 +3,8 @@
 import os
 from collections.abc import Callable
 from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -170,3 +172,13 @@ def small_recipe(data: Path, method: str = "vsepp", **train: Any) -> dict[str, A
         "loss": {"name": "tcl", "agreement_steps": 1},
         "train": settings,
     }
+
+
+def load_script(path: Path) -> ModuleType:
+    """A script without the ending of a module, as one."""
+    loader = SourceFileLoader(path.name, str(path))
+    spec = spec_from_loader(path.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module

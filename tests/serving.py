@@ -8,10 +8,12 @@ import json
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -207,6 +209,25 @@ class Server:
         self.server.should_exit = True
         self.thread.join()
         self.listening.close()
+
+
+@contextmanager
+def started(index: Path, *options: str, **variables: str) -> Iterator[tuple[str, Any]]:
+    """`avow serve` as a process of its own: what it says first, and the process."""
+    line = [sys.executable, "-m", "avow", "serve", "--index", str(index), "--port", "0"]
+    with subprocess.Popen(
+        [*line, *options],
+        cwd=Path(__file__).parent.parent,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"} | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline(), process
+        finally:
+            process.kill()
 
 
 def wait_until(state: Callable[[], object], seconds: float = 300.0) -> None:

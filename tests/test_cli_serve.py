@@ -1,10 +1,8 @@
 """`avow serve`: where it listens, whom it lets in, and its sentence when it cannot."""
 
-import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -13,16 +11,17 @@ from pathlib import Path
 
 import pytest
 from search_samples import save_pictures
+from serving import started
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import avow
 import avow.cli
+from avow.cli import serve as face
 from avow.cli._threads import limit_threads
 from avow.core.errors import CannotServe
 from avow.retrieval.store.catalogue import open_catalogue
 
 ROOT = Path(__file__).parent.parent
-face = sys.modules["avow.cli.serve"]
 LONG = 600.0  # seconds: it only ends a test that would hang
 
 
@@ -130,28 +129,14 @@ def test_it_serves_until_it_is_ended(tmp_path):
     index = tmp_path / "index"
     save_pictures(tmp_path / "pictures", 2)
     avow.index([tmp_path / "pictures"], index)
-    environment = os.environ | {"AVOW_TOKEN": "sesame", "PYTHONUNBUFFERED": "1"}
-    line = [sys.executable, "-m", "avow", "serve", "--index", str(index), "--port", "0"]
-    with subprocess.Popen(
-        line,
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            told = process.stdout.readline()
-            found = re.fullmatch(r"Avow is at (http://127\.0\.0\.1:\d+/)\?token=sesame\n", told)
-            assert found, told
-            with urllib.request.urlopen(found[1] + "api/health", timeout=LONG) as answer:
-                assert answer.status == 200
-            with pytest.raises(urllib.error.HTTPError, match="401"):
-                urllib.request.urlopen(found[1] + "api/index", timeout=LONG)
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=LONG)
-        finally:
-            process.kill()
+    with started(index, AVOW_TOKEN="sesame") as (told, process):
+        found = re.fullmatch(r"Avow is at (http://127\.0\.0\.1:\d+/)\?token=sesame\n", told)
+        assert found, told
+        with urllib.request.urlopen(found[1] + "api/health", timeout=LONG) as answer:
+            assert answer.status == 200
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(found[1] + "api/index", timeout=LONG)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LONG)
     assert (process.returncode, err) == (0, "")
     assert out.endswith("The server has ended.\n") and "Traceback" not in out

@@ -1,14 +1,12 @@
 """The model that ships with Avow: what it learnt from, what it knows, how it is kept."""
 
-import importlib.machinery
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
-from samples import opened_once
+from samples import load_script, opened_once
 
 from avow.core.places import packaged_folder
 from avow.core.searching import Encoder
@@ -27,12 +25,7 @@ def encoder() -> Encoder:
 
 
 def script() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("default_model", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("default_model", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return load_script(SCRIPT)
 
 
 def test_the_weights_are_small():

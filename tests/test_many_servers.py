@@ -8,36 +8,24 @@ import urllib.request
 
 import pytest
 import serving
-from encoders import ColourEncoder, picture
 from fastapi.testclient import TestClient
 from serving import wait_until
-from test_server_limits import HALF, HERE, LONG, everything, opened
+from test_server_limits import (
+    HALF,
+    HERE,
+    LONG,
+    client,
+    everything,
+    limited,
+    opened,
+    retriever,
+)
 
 from avow.api import Limits, create_app, logs
-from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
 
-
-@pytest.fixture
-def retriever(tmp_path):
-    (tmp_path / "photos").mkdir()
-    for colour in ("red", "green", "blue"):
-        picture(colour).save(tmp_path / "photos" / f"{colour}.png")
-    encoder = ColourEncoder()
-    index_folders([tmp_path / "photos"], index=tmp_path / "index", encoder=encoder)
-    with Library.open(tmp_path / "index", encoder) as library:
-        yield Retriever(library, encoder)
-
-
-def limited(retriever, **limits):
-    return create_app(retriever, limits=Limits(**{"seconds": LONG, **limits}))
-
-
-@pytest.fixture
-def client(retriever):
-    with TestClient(limited(retriever), base_url=HERE) as opened:
-        yield opened
+__all__ = ["client", "retriever"]  # the fixtures
 
 
 class Waiting(Retriever):

@@ -171,6 +171,8 @@ def test_single_answers_and_the_whole_agree(retriever, text):
         if result.how_many is not None:
             assert result.how_many.expected >= sum(stated) - 1e-6
             assert result.how_many.low <= result.how_many.expected <= result.how_many.high
+            ten = retriever.search(text, k=10).trust
+            assert result.how_many.low == 0 or ten >= 0.9  # some fit only where that is likely
 
 
 def test_asearch_leaves_the_loop_free(retriever):

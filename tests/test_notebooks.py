@@ -1,12 +1,12 @@
 """The notebooks of the documentation are those of their sources, run, and without a mistake."""
 
-import importlib.machinery
 import importlib.util
 import json
 import re
 from pathlib import Path
 
 import pytest
+from samples import load_script
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "notebooks"
@@ -15,12 +15,7 @@ SOURCES = sorted(FOLDER.glob("*.py"))
 
 @pytest.fixture(scope="module")
 def script():
-    loader = importlib.machinery.SourceFileLoader("notebooks", str(ROOT / "scripts/notebooks"))
-    spec = importlib.util.spec_from_loader("notebooks", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return load_script(ROOT / "scripts" / "notebooks")
 
 
 def test_there_is_one_per_audience_and_each_is_on_the_page():

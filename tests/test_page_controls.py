@@ -14,12 +14,13 @@ from axe_playwright_python.sync_playwright import Axe
 from encoders import ColourEncoder
 from PIL import Image
 from serving import CAT, ELEPHANT
-from test_web import FOUND, REFUSED, app_of, asked, calm, ready
+from test_web import FOUND, REFUSED, address, app_of, asked, calm, index, ready
 
 from avow.retrieval.indexing import index_folders, make_empty
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
 
+__all__ = ["address", "index"]  # the fixtures
 pytestmark = pytest.mark.browser
 WEB = Path(serving.__file__).parent.parent / "avow" / "web"
 LONGEST = 60 * 1024
@@ -30,18 +31,6 @@ SMALL = """() => [...document.querySelectorAll("button, a, input, select, summar
   .map((one) => [one, (one.closest(".pick") ?? one).getBoundingClientRect()])
   .filter(([, box]) => box.width < 43.5 || box.height < 43.5)
   .map(([one, box]) => `${one.outerHTML.slice(0, 90)} ${box.width} x ${box.height}`)"""
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory):
-    return serving.index_once(tmp_path_factory.getbasetemp())
-
-
-@pytest.fixture(scope="module")
-def address(index):
-    retriever = serving.english(serving.judged(Retriever.open(index)))
-    with serving.Server(app_of(retriever)) as where:
-        yield where
 
 
 def test_scripts_stay_small():

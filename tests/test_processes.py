@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -15,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 from search_samples import ColourEncoder, save_pictures
-from serving import wait_until
+from serving import started, wait_until
 
 import avow
 import avow.cli
@@ -150,23 +149,11 @@ def test_several_processes_choose_no_folders(monkeypatch, capsys, tmp_path):
 @contextmanager
 def served(index, *more):
     """`avow serve --processes 2`, its address and its own process."""
-    line = [sys.executable, "-m", "avow", "serve", "--index", str(index), "--port", "0"]
-    with subprocess.Popen(
-        [*line, "--processes", "2", "--log-format", "json", *more],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            told = process.stdout.readline()
-            found = re.fullmatch(r"Avow is at (http://127\.0\.0\.1:\d+/)\n", told)
-            assert found, told + (process.communicate()[1] if not told else "")
-            yield found[1], process
-        finally:
-            process.kill()
+    options = ("--processes", "2", "--log-format", "json", *more)
+    with started(index, *options) as (told, process):
+        found = re.fullmatch(r"Avow is at (http://127\.0\.0\.1:\d+/)\n", told)
+        assert found, told + (process.communicate()[1] if not told else "")
+        yield found[1], process
 
 
 def asked(address, path, body=None):

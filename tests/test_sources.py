@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from encoders import ColourEncoder
-from shard_samples import contents, png, s3_server, write_folder, write_tar
+from shard_samples import s3_server
 
 from avow.cli import app
 from avow.core import storage, web
@@ -19,6 +19,7 @@ from avow.retrieval.item_pictures import open_item
 from avow.retrieval.library import Library
 from avow.retrieval.sharding import plan
 from avow.retrieval.sharding.opening import kind_of, only_folders
+from benchmarks.quality._equal_indexes import contents, png, write_folder, write_tar
 
 
 def counts(report) -> tuple[int, int, int, int]:

@@ -27,6 +27,7 @@ from avow.api.metrics import TYPE
 from avow.api.refusals import Refusal
 from avow.api.searching import REFUSALS
 from avow.api.service import Here, Service
+from avow.core.tracing import spanned
 from avow.retrieval.store.feedback import checked
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
@@ -121,8 +122,7 @@ async def calibration(here: Here) -> Calibration:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(here: Here) -> PlainTextResponse:
     """Counts and latencies for Prometheus, of every process that serves this port."""
-    here.tell_gauges()
-    return PlainTextResponse(await here.reading.run(here.metrics.text), media_type=TYPE)
+    return PlainTextResponse(await here.reading.run(here.metrics_text), media_type=TYPE)
 
 
 def _index(here: Service) -> IndexAnswer:
@@ -153,6 +153,7 @@ def _index(here: Service) -> IndexAnswer:
     )
 
 
+@spanned("store")
 def _keep(here: Service, tick: Told) -> Kept:
     library = here.retriever.library
     checked(tick.query)

@@ -16,7 +16,18 @@ class Mistake(BaseModel):
     request_id: str = Field(description="As in the header X-Request-ID and in the log.")
 
 
-class Hit(BaseModel):
+class Placed(BaseModel):
+    """When something is shown in its video, and where a camera was."""
+
+    start: float | None = Field(None, description="Of a moment, in seconds of its video.")
+    end: float | None = None
+    key_frame: float | None = Field(None, description="When the frame that stands for it is.")
+    duration: float | None = Field(None, description="Seconds of the whole video.")
+    latitude: float | None = Field(None, description="Where a camera says it was, in degrees.")
+    longitude: float | None = None
+
+
+class Hit(Placed):
     """One answer, with the probability that it is relevant where that can be said."""
 
     model_config = ConfigDict(extra="allow")
@@ -27,12 +38,6 @@ class Hit(BaseModel):
     p_relevant: float | None
     similarity: float
     kind: str = Field("image", description="image, video (a moment of one) or text.")
-    start: float | None = Field(None, description="Of a moment, in seconds of its video.")
-    end: float | None = None
-    key_frame: float | None = Field(None, description="When the frame that stands for it is.")
-    duration: float | None = Field(None, description="Seconds of the whole video.")
-    latitude: float | None = Field(None, description="Where a camera says it was, in degrees.")
-    longitude: float | None = None
     same_as: int | None = Field(None, description="The first of pictures that look the same.")
     by: Literal["picture", "text"] = Field(
         "picture", description="What was found: what it shows, or words written in it."
@@ -77,7 +82,7 @@ class Found(BaseModel):
     )
 
 
-class ItemAnswer(BaseModel):
+class ItemAnswer(Placed):
     """A photograph, a moment of a video or a text of the index."""
 
     id: int
@@ -93,12 +98,6 @@ class ItemAnswer(BaseModel):
     tags: list[str] = Field(description="The first of them.")
     tags_total: int
     same_as: int | None
-    start: float | None = Field(None, description="Of a moment, in seconds of its video.")
-    end: float | None = None
-    key_frame: float | None = Field(None, description="When the frame that stands for it is.")
-    duration: float | None = Field(None, description="Seconds of the whole video.")
-    latitude: float | None = Field(None, description="Where a camera says it was, in degrees.")
-    longitude: float | None = None
 
 
 class Items(BaseModel):

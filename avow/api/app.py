@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from fastapi.responses import FileResponse
@@ -14,11 +15,15 @@ from avow.api import about, export, folders, items, searching, videos
 from avow.api.clients import Proxies, Rates
 from avow.api.guard import Guard
 from avow.api.limits import Limits
-from avow.api.logs import log_request
 from avow.api.refusals import tell_refusals
 from avow.api.requests import Watched
 from avow.api.service import Service
+from avow.api.telemetry import Traced
+from avow.core.tracing import trace_with
 from avow.retrieval.search import Retriever
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 PAGE = Path(avow.__file__).parent / "web"
 RATES = "rates"
@@ -34,6 +39,7 @@ def create_app(
     roots: Sequence[str | Path] = (),
     proxies: Collection[str] = (),
     shared: Path | None = None,
+    traces: "TracerProvider | None" = None,
 ) -> FastAPI:
     """A server of `retriever`.
 
@@ -42,7 +48,7 @@ def create_app(
     choose some to index; none: only what is indexed can be scanned again. proxies: networks of
     proxies that are believed when they name a client. shared: a folder of what several
     processes that serve one port know together; a scan of one would be unknown to the others,
-    so there is none.
+    so there is none. traces: of OpenTelemetry, which gets a span for every request.
     """
     limits = limits or Limits()
     trusted = Proxies(proxies)
@@ -53,8 +59,13 @@ def create_app(
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         service.open()
+        if traces is not None:
+            trace_with(traces.get_tracer("avow"))
         yield
         await asyncio.to_thread(service.close)
+        if traces is not None:
+            trace_with(None)
+            await asyncio.to_thread(traces.shutdown)
 
     app = FastAPI(
         title="Avow",
@@ -72,13 +83,10 @@ def create_app(
     _serve_page(app)
     known = {"token": token, "hosts": hosts, "limits": limits}
     app.add_middleware(Guard, **known, proxies=trusted, rates=rates)
-
-    def ended(method: str, route: str, status: int, seconds: float) -> None:
-        service.metrics.count(method, route, status, seconds)
-        service.tell_gauges()
-        log_request(method, route, status, seconds)
-
-    app.add_middleware(Watched, ended=ended, leaving=service.draining.is_set)
+    if traces is not None:
+        app.add_middleware(Traced, provider=traces)
+    leaving = service.draining.is_set
+    app.add_middleware(Watched, ended=service.note_request, leaving=leaving)
     return app
 
 

@@ -43,17 +43,11 @@ def ticks_used(retriever: Retriever) -> TicksUsed:
     """The policy adjusted by all ticks, and what that changed."""
     adjustment = use_ticks(retriever)
     if adjustment is not None:
+        same = ("ticks", "agree", "change", "known_to", "more")
+        told = {name: getattr(adjustment, name) for name in same}
+        told |= {"error_before": adjustment.before, "error_after": adjustment.after}
         return TicksUsed(
-            used=True,
-            says=adjustment.changed(),
-            outlook=adjustment.outlook(),
-            ticks=adjustment.ticks,
-            agree=adjustment.agree,
-            change=adjustment.change,
-            error_before=adjustment.before,
-            error_after=adjustment.after,
-            known_to=adjustment.known_to,
-            more=adjustment.more,
+            used=True, says=adjustment.changed(), outlook=adjustment.outlook(), **told
         )
     says = _OWN if is_own(retriever) else _NO_TICKS
     nothing = {"change": None, "error_before": None, "error_after": None}

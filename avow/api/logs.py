@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from avow.api.requests import current_id
+from avow.core.tracing import current_trace
 
 Format = Literal["text", "json"]
 LOG = logging.getLogger("avow.api")
@@ -65,6 +66,8 @@ class JsonLines(logging.Formatter):
         }
         if request_id := current_id():
             line["request_id"] = request_id
+        if trace_id := current_trace():
+            line["trace_id"] = trace_id
         line |= {name: value for name, value in vars(record).items() if name not in _KNOWN}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)

@@ -67,15 +67,15 @@ class Watched:
         try:
             await self.app(scope, receive, note)
         finally:
-            self.ended(_method(scope), _route(scope), status, time.perf_counter() - began)
+            self.ended(method_of(scope), route_of(scope), status, time.perf_counter() - began)
             _CURRENT.reset(token)
 
 
-def _method(scope: Scope) -> str:
+def method_of(scope: Scope) -> str:
     return scope["method"] if scope["method"] in _METHODS else "other"
 
 
-def _route(scope: Scope) -> str:
+def route_of(scope: Scope) -> str:
     """The pattern of the route, so that addresses made up by askers fill no memory."""
     pattern = getattr(scope.get("route"), "path", None)
     return pattern if isinstance(pattern, str) else "other"

@@ -6,6 +6,7 @@ event loop: a route that blocks the loop stops every other request, health inclu
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -16,7 +17,7 @@ from fastapi import Depends, Request
 from avow.api.clients import Proxies
 from avow.api.jobs import JobList
 from avow.api.limits import Limits
-from avow.api.logs import LOG
+from avow.api.logs import LOG, log_request
 from avow.api.metrics import Metrics
 from avow.api.pictures import Thumbnails, confined
 from avow.api.refusals import Refusal
@@ -117,10 +118,17 @@ class Service:
             by_many,
         )
 
-    def tell_gauges(self) -> None:
-        """Note how much there is now; cheap, so that it can be done after every request."""
-        self.metrics.items.set(len(self.retriever.library))
+    def note_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that has ended, and write its line of the log."""
+        self.metrics.count(method, route, status, seconds)
         self.metrics.thumbnail_bytes.set(self.thumbnails.held)
+        log_request(method, route, status, seconds)
+
+    def metrics_text(self) -> bytes:
+        """For the threads of a pool: counting the items waits for the store."""
+        with suppress(AvowError):  # the other numbers are needed most while it is away
+            self.metrics.items.set(len(self.retriever.library))
+        return self.metrics.text()
 
     async def check_ready(self) -> None:
         """Refuse where requests should go to another server, without a word on the index."""

@@ -67,6 +67,13 @@ EncoderDevice = Annotated[
 ]
 
 
+Ray = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Encode on a Ray cluster: auto, host:6379, ray://host:10001, local.",
+    ),
+]
 Transfer = Annotated[
     int,
     typer.Option(
@@ -90,6 +97,7 @@ def index(
     fps: Fps = None,
     ocr: Ocr = None,
     device: EncoderDevice = "",
+    ray: Ray = "",
     transfer: Transfer = 1000,
     allow_code: AllowCode = False,
     as_json: AsJson = False,
@@ -114,12 +122,13 @@ def index(
 
     opened = partial(open_named, device=device, allow_code=allow_code)
     chosen = Deferred.named(model, cache(opened))
-    plain = not (rebuild or dedupe or engine or vectors) and (half, ocr) == (None, None)
+    plain = not (rebuild or dedupe or engine or vectors or ray) and (half, ocr) == (None, None)
     report = unchanged(folders, where, chosen, fps) if plain else None
     if report is None:
         how: dict[str, Any] = {"rebuild": rebuild, "dedupe": dedupe, "prune": prune}
         how |= {"half": half, "vectors": vectors or None, "batch": batch, "workers": workers}
         how |= {"fps": fps, "ocr": ocr, "allow_code": allow_code, "engine": engine or None}
+        how |= {"cluster": _cluster(ray, model, device, allow_code)}
         report = _indexed(folders, where, chosen, as_json, **how)
     enough = report.new or report.changed or report.unchanged >= _FEWEST
     if model != "default" and not report.stopped and enough:
@@ -137,6 +146,14 @@ def _indexed(
 
     with bar(hidden=quiet) as progress:
         return index_folders(folders, index=where, encoder=model, progress=progress, **how)
+
+
+def _cluster(address: str, model: str, device: str, allow_code: bool) -> Any:
+    if not address:
+        return None
+    from avow.retrieval.sharding.cluster import Cluster
+
+    return Cluster(address, model, device, allow_code)
 
 
 def open_named(name: str, device: str, allow_code: bool) -> "Encoder":

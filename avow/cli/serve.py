@@ -92,6 +92,14 @@ TrustProxy = Annotated[
         "repeated.",
     ),
 ]
+Telemetry = Annotated[
+    bool,
+    typer.Option(
+        "--telemetry",
+        help="Send traces by OpenTelemetry to OTEL_EXPORTER_OTLP_ENDPOINT; needs "
+        "avow[telemetry].",
+    ),
+]
 DrainSeconds = Annotated[
     float,
     typer.Option(
@@ -119,6 +127,7 @@ def serve(
     rate: Rate = 0.0,
     burst: Burst = 200,
     trust_proxy: TrustProxy = None,
+    telemetry: Telemetry = False,
     show: OpenPage = False,
     allow_code: AllowCode = False,
 ) -> None:
@@ -142,6 +151,7 @@ def serve(
         tuple(trust_proxy or []),
         Limits(drain_seconds=drain_seconds, rate=rate, burst=burst),
         log_format,
+        telemetry,
     )
     with listen(host, port) as listening:
         address = _address(host, listening.getsockname()[1], settings.token)
@@ -172,14 +182,17 @@ class Settings:
     proxies: tuple[str, ...]
     limits: "Limits"
     log_format: Literal["text", "json"]
+    telemetry: bool = False
     shared: Path | None = None
     """A folder of what several processes know together."""
 
 
 def _application(settings: Settings) -> "FastAPI":
     from avow.api import create_app, logs
+    from avow.api.telemetry import otlp_provider
 
     logs.set_up(settings.log_format)
+    traces = otlp_provider() if settings.telemetry else None
     retriever = open_index(
         settings.index,
         settings.model,
@@ -194,6 +207,7 @@ def _application(settings: Settings) -> "FastAPI":
         roots=settings.roots,
         proxies=settings.proxies,
         shared=settings.shared,
+        traces=traces,
     )
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ALIKE = 0.85
 """Answers with at least this share of the first one's probability fit as well as it."""
+SURE = 0.9
+"""Of the numbers of fitting items, one in ten lies below its interval, and one above."""
 _NUMBERS = "No One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve".split()
 
 
@@ -98,9 +100,16 @@ class HowMany:
     """Four out of five held-out queries had as many as between `low` and `high`."""
 
     @classmethod
-    def of(cls, number: Number, place: int = 0) -> "HowMany":
-        """Of one query."""
-        return cls(*(float(part[place]) for part in (number.expected, number.low, number.high)))
+    def of(cls, number: Number, place: int = 0, anything: float = 1.0) -> "HowMany":
+        """Of one query. anything: the probability that one of its first ten fits.
+
+        One query in ten may have fewer than `low`. Where it is stated that none may fit as
+        often as that, none is the least.
+        """
+        expected, low, high = (
+            float(part[place]) for part in (number.expected, number.low, number.high)
+        )
+        return cls(expected, low if anything >= SURE else 0.0, high)
 
     def in_words(self, noun: str) -> str:
         """ "About 40 pictures fit." """

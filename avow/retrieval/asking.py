@@ -7,11 +7,13 @@ import numpy as np
 
 from avow.core.searching import Encoder
 from avow.core.shapes import Float32
+from avow.core.tracing import spanned
 from avow.retrieval.question import Question, understood
 from avow.retrieval.request import Page, Request
 from avow.retrieval.where import Where
 
 
+@spanned("encode")
 def requests_of(
     questions: Sequence[Question],
     encoder: Encoder,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from avow.core.searching import Encoder
 from avow.core.written_text import ReadText
+from avow.retrieval.sharding.cluster import Cluster
 from avow.retrieval.store.changes import survey
 from avow.retrieval.store.ingest import Run
 from avow.retrieval.store.writer import Writer
@@ -20,6 +21,8 @@ class RunSettings:
     prune: bool
     fps: float
     read_text: ReadText | None
+    cluster: Cluster | None = None
+    """Who encodes units; None: this process."""
 
     @property
     def threads(self) -> int:
@@ -56,5 +59,10 @@ def source_run(
     names, ocr = tuple(str(folder) for folder in folders), how.read_text is not None
     listed = run.list_sources(names, writer, index, how.fps, ocr)
     units = work.Work(names, encoder.fingerprint, how.batch, how.threads, how.fps, ocr)
-    parts = here.Here(listed.plan, work.Worker(units, encoder, how.read_text))
+    if how.cluster is None:
+        parts = here.Here(listed.plan, work.Worker(units, encoder, how.read_text))
+    else:
+        from avow.retrieval.sharding.on_ray import OnRay
+
+        parts = OnRay(listed.plan, units, how.cluster)
     return run.PlannedRun(writer, encoder, listed, parts, how.batch, how.prune), listed.noted

@@ -31,6 +31,7 @@ from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.index_runs import RunSettings, folder_run, source_run
 from avow.retrieval.library import other_model
 from avow.retrieval.opening import open_shared
+from avow.retrieval.sharding.cluster import Cluster
 from avow.retrieval.sharding.opening import only_folders
 from avow.retrieval.shared_indexing import How, index_shared
 from avow.retrieval.store.catalogue import current_models, sentences
@@ -85,9 +86,11 @@ class IndexOptions(TypedDict, total=False):
     one than before, all videos are read again."""
     ocr: bool | None
     """Whether text in pictures is recognised and kept, to be searched too; None: as before."""
-    in_units: bool | None
-    """Whether the work is cut into units (`retrieval/sharding`); None: where a source is no
-    folder of this machine."""
+    in_units: bool
+    """Whether the work is cut into units (`retrieval/sharding`) also where all sources are
+    folders of this machine and no cluster is given."""
+    cluster: Cluster | None
+    """Who encodes the units; None: this process."""
     allow_code: bool
     """Go on with an engine outside Avow that the index names; a given one needs no leave."""
 
@@ -103,8 +106,12 @@ class _Indexing:
     workers: int = 0
     fps: float | None = None
     ocr: bool | None = None
-    in_units: bool | None = None
+    in_units: bool = False
+    cluster: Cluster | None = None
     allow_code: bool = False
+
+    def for_a_run(self, prune: bool, fps: float, read_text: ReadText | None) -> RunSettings:
+        return RunSettings(self.batch, self.workers, prune, fps, read_text, self.cluster)
 
     @property
     def kept_as(self) -> str | None:
@@ -144,7 +151,7 @@ def index_folders(
         return _index_shared(store, folders, encoder, how, rebuild, prune, *told)
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps, kept_as)
-    in_units = not only_folders(folders) if how.in_units is None else how.in_units
+    in_units = how.in_units or how.cluster is not None or not only_folders(folders)
     same = (engine, kept_as, how.ocr) == (None, None, None)
     plain = same and not (rebuild or dedupe or in_units)
     if isinstance(encoder, Deferred) and plain:
@@ -164,7 +171,7 @@ def index_folders(
                 encoder.remember(link, opened.fingerprint)
             writer.purge()
             fps, told = _frame_rate(writer, index, how.fps, rebuild)
-            settings = RunSettings(how.batch, how.workers, prune, fps, read_text)
+            settings = how.for_a_run(prune, fps, read_text)
             prepare = source_run if in_units else folder_run
             run, covered = prepare(writer, opened, folders, index, settings)
             cover(index, covered, anew=rebuild)
@@ -243,7 +250,7 @@ def _index_shared(
         raise _not_shared(store.address, "--ocr")
     if how.kept_as not in (None, "float32", "float16"):
         raise _not_shared(store.address, f"--vectors {how.kept_as}")
-    if how.in_units or not only_folders(folders):
+    if how.in_units or how.cluster is not None or not only_folders(folders):
         raise _not_shared(store.address, "Indexing anything but folders")
     half = None if how.kept_as is None else how.kept_as == "float16"
     workers = RunSettings(how.batch, how.workers, prune, FPS, None).threads

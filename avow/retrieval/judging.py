@@ -79,7 +79,8 @@ def judge(
     parts = []
     for place, request in enumerate(requests):
         both = every.of(place), page.of(place)
-        many = None if number is None else HowMany.of(number, place)
+        likely = float(every.present[place])
+        many = None if number is None else HowMany.of(number, place, likely)
         if (left_out := unwanted[place]) is not None:
             about = (summary.gallery[place : place + 1], request.words)
             one = leave_out(both[0], left_out, policy, about, SHOWN)

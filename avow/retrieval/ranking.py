@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from avow.core.shapes import Float32, Int64
+from avow.core.tracing import spanned
 from avow.retrieval.gallery import Gallery, QueryScores
 from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.request import Candidates, Request
@@ -37,6 +38,7 @@ class Ranked:
         return Candidates(self.gallery, self.ids[place], self.scores[place])
 
 
+@spanned("store")
 def rank(library: OpenIndex, gallery: Gallery, requests: Sequence[Request]) -> Ranked:
     """requests: of one kind, filter and number of answers; with `but`, a single one."""
     queries = np.stack([request.vector for request in requests])

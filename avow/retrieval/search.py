@@ -22,6 +22,7 @@ from avow.core.errors import WrongIndex, WrongTrust
 from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
 from avow.core.shapes import Float, Int64
+from avow.core.tracing import spanned
 from avow.retrieval.answer import SearchResult, Uncertainty
 from avow.retrieval.asking import requests_of
 from avow.retrieval.encoders.opening import open_encoder, open_recorded
@@ -306,6 +307,7 @@ class Retriever:
             self._galleries[key] = Gallery.of(self.library, where, kind)
         return self._galleries[key]
 
+    @spanned("judge")
     def _judge(
         self, requests: Sequence[Request], ranked: Ranked, scores: QueryScores
     ) -> list[Judged]:
@@ -394,5 +396,4 @@ def _same_model(encoder: Encoder, library: OpenIndex) -> None:
 
 
 def _timed(result: SearchResult, encode: float) -> SearchResult:
-    result.seconds["encode"] = encode
-    return result
+    return replace(result, seconds=result.seconds | {"encode": encode})
