@@ -20,7 +20,7 @@ from avow.core.background import Background
 from avow.core.documents import read_file
 from avow.core.errors import WrongIndex
 from avow.core.evidence import EvidenceKind
-from avow.core.files import room_needed, save_array, write_text
+from avow.core.files import make_folder, room_needed, save_array, write_text
 from avow.core.searching import Encoder
 from avow.core.shapes import Float32
 from avow.core.vector_forms import CutBytes, Plain, TurnedBytes, VectorForm, fit_projection
@@ -69,7 +69,7 @@ class Space:
 
     def make(self, encoder: Encoder) -> None:
         """Write the manifest, and encode the bank where the model has one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         about = describe(encoder)
         if encoder.bank:
             about["bank_checksum"] = self._write_bank(bank.encoded(encoder))
