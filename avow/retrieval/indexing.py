@@ -143,21 +143,17 @@ def index_folders(
     what was done before is kept. The other options are in `IndexOptions`.
     """
     how = _Indexing(**options)
-    engine, kept_as = how.engine, how.kept_as
-    started = time.monotonic()
+    engine, kept_as, started = how.engine, how.kept_as, time.monotonic()
     if (store := open_shared(index)) is not None:
-        if dedupe:
-            raise _not_shared(store.address, "--dedupe")
-        told = (progress or (lambda _: None), stop or (lambda: False))
-        return _index_shared(store, folders, encoder, how, rebuild, prune, *told)
+        asked, told = (rebuild, dedupe, prune), (progress, stop)
+        return _index_shared(store, folders, encoder, how, asked, *told)
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps, kept_as)
     in_units = how.in_units or how.cluster is not None or not only_folders(folders)
     same = (engine, kept_as, how.ocr) == (None, None, None)
     plain = same and not (rebuild or dedupe or in_units)
     if isinstance(encoder, Deferred) and plain:
-        nothing = unchanged(folders, index, encoder, how.fps)
-        if nothing is not None:
+        if (nothing := unchanged(folders, index, encoder, how.fps)) is not None:
             return nothing
     _make_folder(index)
     read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
@@ -180,8 +176,7 @@ def index_folders(
             note_reading(index, read_text is not None)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
-                allowed = True if how.allow_code else [engine or ""]
-                _finish(writer, report, dedupe, rebuild, allowed)
+                _finish(writer, report, dedupe, rebuild, how.allow_code or [engine or ""])
         finally:
             link.close()
     report.seconds = time.monotonic() - started
@@ -241,11 +236,14 @@ def _index_shared(
     folders: Sequence[str | Path],
     encoder: Encoder | Deferred,
     how: _Indexing,
-    rebuild: bool,
-    prune: bool,
-    progress: Callable[[Progress], None],
-    stop: Callable[[], bool],
+    asked: tuple[bool, bool, bool],
+    progress: Callable[[Progress], None] | None,
+    stop: Callable[[], bool] | None,
 ) -> Report:
+    """asked: rebuild, dedupe and prune."""
+    rebuild, dedupe, prune = asked
+    if dedupe:
+        raise _not_shared(store.address, "--dedupe")
     _check(how.batch, None, how.fps, how.kept_as)
     if how.ocr:
         raise _not_shared(store.address, "--ocr")
@@ -254,11 +252,12 @@ def _index_shared(
     if how.in_units or how.cluster is not None or not only_folders(folders):
         raise _not_shared(store.address, "Indexing anything but folders")
     half = None if how.kept_as is None else how.kept_as == "float16"
-    workers = RunSettings(how.batch, how.workers, prune, FPS, None).threads
+    workers = how.for_a_run(prune, FPS, None).threads
     shared = How(how.engine, half, how.batch, workers, how.fps, rebuild, prune)
     opened = encoder.open() if isinstance(encoder, Deferred) else encoder
     with closing(store):
-        return index_shared(store, folders, opened, shared, progress, stop)
+        told = (progress or (lambda _: None), stop or (lambda: False))
+        return index_shared(store, folders, opened, shared, *told)
 
 
 def _not_shared(address: str, option: str) -> BadData:
