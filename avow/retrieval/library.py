@@ -49,7 +49,7 @@ from avow.retrieval.store.row_checksums import damaged, is_sealed
 from avow.retrieval.store.similarity import checked_scores
 from avow.retrieval.store.state import State, current, no_item, read_state, replaced
 from avow.retrieval.where import Where
-from avow.trust.evidence_sum import Reference
+from avow.trust.shards import smallest_hashes
 
 _AT_ONCE = 500
 _WRITTEN = "SELECT id, text FROM items WHERE gone = 0 AND kind = 'image' AND text > ''"
@@ -165,7 +165,7 @@ class Library(OpenIndex):
 
     def choose(self, where: Where | None, kind: str, most: int) -> Choice:
         ids = np.sort(self.find(where, kind))
-        sampled = ids[Reference.draw(len(ids), most).ids]
+        sampled = smallest_hashes(ids, most)
         return Choice(len(ids), len(ids) == len(self), sampled, where, kind, ids)
 
     def nearest(self, queries: Queries, k: int, choice: Choice) -> Found:
