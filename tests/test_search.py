@@ -146,11 +146,11 @@ def test_u_is_the_opinion_over_the_gallery(retriever):
 def test_u_of_other_evidence(retriever, kind):
     library, query = retriever.library, ColourEncoder().encode_texts(["red"])
     gallery = galleries.Gallery.of(library, None, "image")
-    ids = library.search(query, 32, gallery.ids)[0][0]
+    ids = library.search(query, 32, gallery.choice.ids)[0][0]
     scores = galleries.QueryScores.of(
         gallery, query, library.vectors(ids)[None], ids[None], views=1
     )
-    every = torch.from_numpy(query @ library.vectors(gallery.ids).T)
+    every = torch.from_numpy(query @ library.vectors(gallery.choice.ids).T)
     expected = Opinion.from_similarity(every, 0.05, kind).uncertainty
     assert scores.uncertainty(0.05, kind)[0] == pytest.approx(float(expected), rel=1e-4)
 
@@ -166,12 +166,12 @@ def test_trust_sees_what_whole_rows_would_show(tmp_path):
     best = (library.vectors(ids)[None], ids[None])
     scores = galleries.QueryScores.of(gallery, query, *best, views=2, sampled=watched[None])
     summary = scores.summary(encoder.tau, library.usual(ids), gallery.usual)
-    items = library.vectors(gallery.ids).reshape(60, 2, -1)
+    items = library.vectors(gallery.choice.ids).reshape(60, 2, -1)
     asked = query.reshape(2, -1)
     every = 2 * np.einsum("nvd,vd->vn", items, asked)[:, None]
-    usual = library.usual(gallery.ids)
+    usual = library.usual(gallery.choice.ids)
     plain, order = summarise(QueryBatch(every, 0, encoder.tau, background=usual))
-    assert gallery.ids[order[0]].tolist() == ids.tolist()
+    assert gallery.choice.ids[order[0]].tolist() == ids.tolist()
     assert usual is not None and summary.names == plain.names
     np.testing.assert_allclose(describe(summary), describe(plain), rtol=1e-4, atol=1e-4)
 
@@ -211,7 +211,7 @@ def test_u_of_a_sample_is_the_estimate_that_has_bounds(place, monkeypatch):
     found = retriever.search("red").uncertainty.u
     gallery = retriever._gallery(None, "image")
     query = ColourEncoder().encode_texts(["red"])
-    ids, best = retriever.library.search(query, 32, gallery.ids)
+    ids, best = retriever.library.search(query, 32, gallery.choice.ids)
     sampled = query @ retriever.library.vectors(gallery.sampled).T
     expected = evidence_sum(best, sampled, gallery.left(ids), PICTURES, 0.05)
     assert found == pytest.approx(float(expected.uncertainty[0]), rel=1e-4)

@@ -131,13 +131,13 @@ def _index(here: Service) -> IndexAnswer:
     manifest, skipped = library.manifest, library.skipped()
     videos, moments = library.videos()
     return IndexAnswer(
-        folder=str(library.folder),
+        folder=library.address,
         folders=library.folders(),
         may_add=bool(here.roots),
-        images=len(library.find(None, "image")),
+        images=library.count(None, "image"),
         videos=videos,
         moments=moments,
-        texts=len(library.find(None, "text")),
+        texts=library.count(None, "text"),
         model=str(manifest["model"]),
         model_fingerprint=str(manifest["fingerprint"]),
         fingerprint=library.fingerprint,

@@ -27,7 +27,7 @@ def calibration_of(retriever: Retriever) -> Calibration:
             fitted=False, why=_MISSING, conditions=None, doubts=[], default_risk=None, risks=[]
         )
     conditions = policy.conditions
-    size = len(retriever.library.find(None, "image"))
+    size = retriever.library.count(None, "image")
     doubts = conditions.doubts(size, model=retriever.encoder.fingerprint)
     return Calibration(
         fitted=True,

@@ -23,6 +23,7 @@ from avow.api.pictures import Thumbnails, confined
 from avow.api.refusals import Refusal
 from avow.api.workers import Workers
 from avow.core.errors import AvowError, BadQuery
+from avow.core.places import store_address
 from avow.retrieval.encoders.lazy import Deferred
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Item
@@ -82,11 +83,11 @@ class Service:
         ) -> str:
             report = index_folders(
                 folders,
-                index=retriever.library.folder,
+                index=Path(retriever.library.address),
                 encoder=retriever.encoder,
                 progress=progress,
                 stop=stop,
-                dedupe=True,
+                dedupe=store_address(retriever.library.address) is None,
             )
             counts = (
                 f"{report.new} new, {report.changed} changed, {report.moved} moved, "
@@ -183,7 +184,7 @@ def _judged(retriever: Retriever, progress: Callable[[Progress], None]) -> str:
     """Transfer trust to a model that has none, where there are pictures enough by now."""
     model = Deferred(retriever.library.manifest["model"], "", lambda: retriever.encoder)
     return trust_after_indexing(
-        retriever.library.folder,
+        Path(retriever.library.address),
         model,
         progress=progress,
         allow_code=retriever.allow_code,

@@ -265,18 +265,19 @@ def _roots(given: list[Path] | None, index: Path | None, host: str) -> list[Path
 def open_index(
     index: Path | None, model: str | None, allow_code: bool = False, may_be_empty: bool = False
 ) -> "Retriever":
-    from avow.core.places import DEFAULT, avow_home
+    from avow.core.places import DEFAULT, avow_home, store_address
     from avow.retrieval.encoders.opening import open_encoder
     from avow.retrieval.indexing import make_empty
     from avow.retrieval.search import Retriever
 
-    if may_be_empty and not (index or avow_home() / "index").exists():
+    folder = index or avow_home() / "index"
+    if may_be_empty and not folder.exists() and store_address(folder) is None:
         make_empty(index, open_encoder(model or DEFAULT, allow_code=allow_code))
     # one question is too small to share out
     retriever = Retriever.open(index, model, threads=1, allow_code=allow_code)
     if not len(retriever.library) and not may_be_empty:
         raise WrongIndex(
-            f"The index in {str(retriever.library.folder)!r} holds nothing. Expected pictures "
+            f"The index in {retriever.library.address!r} holds nothing. Expected pictures "
             "or texts; put some in with `avow index FOLDER`."
         )
     limit_threads(retriever.library)

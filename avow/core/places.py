@@ -1,6 +1,7 @@
 """Where Avow keeps what it makes when nobody says where, and where its own model lies."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,9 @@ CATALOGUE = "catalogue.sqlite"
 """The file that makes a folder an index."""
 
 
+_ADDRESS = re.compile("([a-z]{2,20}):([A-Za-z0-9_]{1,60})")
+
+
 def avow_home() -> Path:
     """`$AVOW_HOME`, or this user's folder for the data of programs."""
     if chosen := os.environ.get("AVOW_HOME"):
@@ -23,15 +27,24 @@ def avow_home() -> Path:
 def index_folder(folder: Path | None = None) -> Path:
     """The folder of an index, or the usual one; refused where it holds none.
 
-    Needs no import, so that a command can ask before it loads anything slow.
+    Needs no import, so that a command can ask before it loads anything slow. The address of a
+    shared store passes as it is.
     """
     place = folder or avow_home() / "index"
+    if store_address(place) is not None:
+        return place
     if not (place / CATALOGUE).is_file():
         raise WrongIndex(
             f"There is no index in {str(place)!r}. Expected a folder made by "
             "`avow index FOLDER`; run it first, or name another one with --index."
         )
     return place
+
+
+def store_address(place: str | Path | None) -> tuple[str, str] | None:
+    """Kind and name of a shared store ("postgres:archive"); None for a folder."""
+    match = None if place is None else _ADDRESS.fullmatch(str(place))
+    return None if match is None or Path(match[0]).is_dir() else (match[1], match[2])
 
 
 def packaged_folder() -> Path:

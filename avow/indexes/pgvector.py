@@ -28,6 +28,7 @@ T = TypeVar("T")
 _FETCHED_AT_ONCE = 4096
 _PATIENCE = 10  # seconds to wait for a server that does not answer
 _OWN = re.compile("avow_[0-9a-f]{32}")
+_VERSION = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
 
 
 class PgVector(Index):
@@ -133,7 +134,7 @@ class PgVector(Index):
             return
         try:
             link, _ = _connect(os.environ.get("AVOW_PG_DSN", ""))
-            with _sentences(), link:
+            with sentences(), link:
                 link.execute(f"DROP TABLE IF EXISTS {table}")
         except (MissingExtra, WrongIndex) as error:
             logging.getLogger(__name__).warning(
@@ -190,14 +191,14 @@ class PgVector(Index):
         import psycopg
 
         link = self._link
-        with _sentences():
+        with sentences():
             try:
                 return work(link)
             except (psycopg.OperationalError, psycopg.InterfaceError):
                 if self._ended or not (link.closed or link.broken):
                     raise
         self._link, self._vector = _connect(self._dsn)
-        with _sentences():
+        with sentences():
             return work(self._link)
 
 
@@ -206,7 +207,7 @@ def _numbers(vector: Any) -> np.ndarray:
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
+def sentences() -> Iterator[None]:
     """What the server refuses, or that it went away, as a sentence."""
     import psycopg
 
@@ -219,6 +220,25 @@ def _sentences() -> Iterator[None]:
             f"PostgreSQL cannot be used ({message}). Expected a running server with the "
             "extension 'vector' for its processor; check AVOW_PG_DSN and the server's log."
         ) from error
+
+
+def make_ready(dsn: str) -> tuple[int, ...]:
+    """Make the extension where it is missing, and try it; which version it is.
+
+    An extension built for another processor ends the server with the first product: better
+    before anything is stored than with the first search.
+    """
+    import psycopg
+    from psycopg.conninfo import make_conninfo
+
+    waits = dsn if "connect_timeout" in dsn else make_conninfo(dsn, connect_timeout=_PATIENCE)
+    with sentences(), psycopg.connect(waits, autocommit=True) as link:
+        row = link.execute(_VERSION).fetchone()
+        if row is None:
+            link.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            row = link.execute(_VERSION).fetchone()
+        link.execute("SELECT '[1]'::vector <#> '[1]'::vector")
+    return tuple(int(part) for part in re.findall(r"\d+", row[0] if row else "0"))
 
 
 def _connect(dsn: str) -> tuple[Any, Any]:
@@ -234,16 +254,13 @@ def _connect(dsn: str) -> tuple[Any, Any]:
             "The engine 'pgvector' does not know its server. Expected the address of a "
             "PostgreSQL in AVOW_PG_DSN, such as postgresql://user@host/database."
         )
-    with _sentences():
+    make_ready(dsn)
+    with sentences():
         waits = (
             dsn if "connect_timeout" in dsn else make_conninfo(dsn, connect_timeout=_PATIENCE)
         )
         link = psycopg.connect(waits, autocommit=True)
-        link.execute("CREATE EXTENSION IF NOT EXISTS vector")
         register_vector(link)
-        # an extension built for another processor ends the server with the first product:
-        # better before anything is stored than with the first search
-        link.execute("SELECT '[1]'::vector <#> '[1]'::vector")
     return link, Vector
 
 

@@ -147,10 +147,8 @@ def is_own(retriever: Retriever) -> bool:
 
 def _keep(retriever: Retriever, policy: Policy) -> Path:
     path = retriever.model_folder / FILE
-    there = path.is_file()
     policy.save(path)
-    if not there:
-        retriever.library.attach(path)
+    retriever.library.attach(path)
     return path
 
 

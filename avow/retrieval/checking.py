@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from avow.core.places import avow_home
+from avow.core.errors import BadQuery
+from avow.core.places import avow_home, store_address
 from avow.retrieval.store.inspection import Damage, inspect_index
 
 _MARKS = ("avow.json", "recipe.json", "best", "audit.json", "plan.json")
@@ -23,6 +24,11 @@ def check(folder: str | Path | None = None) -> list[Damage]:
         []
     """
     place = avow_home() / "index" if folder is None else Path(folder)
+    if store_address(place) is not None:
+        raise BadQuery(
+            f"The store {str(place)!r} is a database, which verifies its own files. Expected "
+            "a folder; ask the database's own tools, or see `avow status`."
+        )
     if not any((place / name).is_file() for name in _MARKS):
         return inspect_index(place)
     from avow.assembly.integrity import verify  # slow to import; an index needs none of it

@@ -15,11 +15,9 @@ from avow.core.background import Background
 from avow.core.evidence import EvidenceKind, log_evidence, logsumexp
 from avow.core.logistic import expit
 from avow.core.shapes import Bool, Float, Float32, Int64
-from avow.retrieval.library import Library
+from avow.retrieval.open_index import Choice, OpenIndex
 from avow.retrieval.where import Where
 from avow.trust.coherence import Behind
-from avow.trust.evidence_sum import Reference
-from avow.trust.shards import smallest_hashes
 from avow.trust.top_k import SHOWN, TopKSummary, hub_statistics, summarise_best
 
 SAMPLE = 2048
@@ -27,44 +25,42 @@ SAMPLE = 2048
 
 @dataclass(frozen=True)
 class Gallery:
-    """The candidates of a search, in ascending order, and their sample."""
+    """The candidates of a search and their sample."""
 
-    ids: Int64[np.ndarray, " candidates"]
-    whole: bool
-    """Whether these are all items of the index, so that an engine need not choose."""
-    sample: Reference
+    choice: Choice
     vectors: Float32[np.ndarray, "sample dim"]
     """Of the sampled items."""
     usual: Float32[np.ndarray, " sample"] | None
     """The log-evidence they usually get, mean of the views, where the index knows it."""
 
     @classmethod
-    def of(cls, library: Library, where: Where | None, kind: str) -> "Gallery":
-        ids = np.sort(library.find(where, kind))
-        chosen = smallest_hashes(ids, SAMPLE)
-        sample = Reference(len(ids), np.searchsorted(ids, chosen))
-        usual = library.usual(chosen) if len(chosen) else None
+    def of(cls, library: OpenIndex, where: Where | None, kind: str) -> "Gallery":
+        choice = library.choose(where, kind, SAMPLE)
+        usual = library.usual(choice.sampled) if len(choice.sampled) else None
         return cls(
-            ids,
-            len(ids) == len(library),
-            sample,
-            np.ascontiguousarray(library.vectors(chosen)),
+            choice,
+            np.ascontiguousarray(library.vectors(choice.sampled)),
             None if usual is None else usual.log_mean.mean(0),
         )
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return self.choice.count
 
     @property
     def sampled(self) -> Int64[np.ndarray, " sample"]:
-        """Which items the sample holds."""
-        return self.ids[self.sample.ids]
+        """Which items the sample holds, in ascending order."""
+        return self.choice.sampled
 
     def left(
         self, hit_ids: Int64[np.ndarray, "queries k"]
     ) -> Bool[np.ndarray, "queries sample"]:
         """Which sampled items are not among the hits of each query."""
-        return self.sample.without(np.searchsorted(self.ids, hit_ids))
+        left, sampled = np.ones((len(hit_ids), len(self.sampled)), bool), self.sampled
+        if len(sampled):
+            places = np.searchsorted(sampled, hit_ids).clip(max=len(sampled) - 1)
+            query, rank = np.nonzero(sampled[places] == hit_ids)
+            left[query, places[query, rank]] = False
+        return left
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,8 +31,10 @@ from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.index_runs import RunSettings, folder_run, source_run
 from avow.retrieval.library import other_model
+from avow.retrieval.opening import open_shared
 from avow.retrieval.sharding.cluster import Cluster
 from avow.retrieval.sharding.opening import only_folders
+from avow.retrieval.shared_indexing import How, index_shared
 from avow.retrieval.store.catalogue import current_models, sentences
 from avow.retrieval.store.engines import bring_up_to_date, forget_engines
 from avow.retrieval.store.generations import (
@@ -56,6 +59,7 @@ from avow.retrieval.store.near_duplicates import group_alike
 from avow.retrieval.store.repair import open_for_writing
 from avow.retrieval.store.report import Progress, Report
 from avow.retrieval.store.writer import Writer
+from avow.retrieval.store_contract import SharedStore
 from avow.retrieval.transfer import trust_after_indexing
 
 BATCH = 64
@@ -139,16 +143,17 @@ def index_folders(
     what was done before is kept. The other options are in `IndexOptions`.
     """
     how = _Indexing(**options)
-    engine, kept_as = how.engine, how.kept_as
-    started = time.monotonic()
+    engine, kept_as, started = how.engine, how.kept_as, time.monotonic()
+    if (store := open_shared(index)) is not None:
+        asked, told = (rebuild, dedupe, prune), (progress, stop)
+        return _index_shared(store, folders, encoder, how, asked, *told)
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps, kept_as)
     in_units = how.in_units or how.cluster is not None or not only_folders(folders)
     same = (engine, kept_as, how.ocr) == (None, None, None)
     plain = same and not (rebuild or dedupe or in_units)
     if isinstance(encoder, Deferred) and plain:
-        nothing = unchanged(folders, index, encoder, how.fps)
-        if nothing is not None:
+        if (nothing := unchanged(folders, index, encoder, how.fps)) is not None:
             return nothing
     _make_folder(index)
     read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
@@ -171,8 +176,7 @@ def index_folders(
             note_reading(index, read_text is not None)
             report = run.go(progress or (lambda _: None), stop or (lambda: False))
             if not report.stopped:
-                allowed = True if how.allow_code else [engine or ""]
-                _finish(writer, report, dedupe, rebuild, allowed)
+                _finish(writer, report, dedupe, rebuild, how.allow_code or [engine or ""])
         finally:
             link.close()
     report.seconds = time.monotonic() - started
@@ -225,6 +229,42 @@ def index(
     )
     report.trust = trust_after_indexing(place, chosen, allow_code=allow_code)
     return report
+
+
+def _index_shared(
+    store: SharedStore,
+    folders: Sequence[str | Path],
+    encoder: Encoder | Deferred,
+    how: _Indexing,
+    asked: tuple[bool, bool, bool],
+    progress: Callable[[Progress], None] | None,
+    stop: Callable[[], bool] | None,
+) -> Report:
+    """asked: rebuild, dedupe and prune."""
+    rebuild, dedupe, prune = asked
+    if dedupe:
+        raise _not_shared(store.address, "--dedupe")
+    _check(how.batch, None, how.fps, how.kept_as)
+    if how.ocr:
+        raise _not_shared(store.address, "--ocr")
+    if how.kept_as not in (None, "float32", "float16"):
+        raise _not_shared(store.address, f"--vectors {how.kept_as}")
+    if how.in_units or how.cluster is not None or not only_folders(folders):
+        raise _not_shared(store.address, "Indexing anything but folders")
+    half = None if how.kept_as is None else how.kept_as == "float16"
+    workers = how.for_a_run(prune, FPS, None).threads
+    shared = How(how.engine, half, how.batch, workers, how.fps, rebuild, prune)
+    opened = encoder.open() if isinstance(encoder, Deferred) else encoder
+    with closing(store):
+        told = (progress or (lambda _: None), stop or (lambda: False))
+        return index_shared(store, folders, opened, shared, *told)
+
+
+def _not_shared(address: str, option: str) -> BadData:
+    return BadData(
+        f"{option} is not possible with the store {address!r}. Expected an index folder for "
+        "it; leave it out, or index to a folder."
+    )
 
 
 def make_empty(index: Path | None, encoder: Encoder) -> Path:

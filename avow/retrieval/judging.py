@@ -21,8 +21,8 @@ from avow.retrieval.answer import (
 )
 from avow.retrieval.gallery import QueryScores
 from avow.retrieval.leaving_out import leave_out
-from avow.retrieval.library import Library
 from avow.retrieval.moments import has_videos, join_moments
+from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.ranking import Ranked
 from avow.retrieval.request import (
     Candidates,
@@ -36,6 +36,9 @@ from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
 
 _Part = tuple[Request, Candidates, Judgements, Judgements, HowMany | None]
+
+
+PARTIAL = "Part of the index did not answer, so this answer is partial and not judged."
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def judge(
     requests: Sequence[Request],
     ranked: Ranked,
     scores: QueryScores,
-    library: Library,
+    library: OpenIndex,
     encoder: Encoder,
     unwanted: Sequence[Float[np.ndarray, " items"] | None],
 ) -> list[Judged]:
@@ -87,7 +90,19 @@ def judge(
     return [_judged(policy, library, read, *part) for part in parts]
 
 
-def _read_at_once(library: Library, parts: list[_Part]) -> ReadItems:
+def unjudged(
+    library: OpenIndex, requests: Sequence[Request], ranked: Ranked, why: str
+) -> list[Judged]:
+    """The hits alone, and why nothing is stated of them."""
+    why = " ".join((why, *ranked.missing))
+    judged = []
+    for place, request in enumerate(requests):
+        hits = shown_hits(library.items, ranked.of(place), request.k, None)
+        judged.append(Judged("unjudged", None, None, request.with_hint(why), hits))
+    return judged
+
+
+def _read_at_once(library: OpenIndex, parts: list[_Part]) -> ReadItems:
     """Gives items that all queries together have been read for."""
     wanted = [
         candidates.ids[shown_places(candidates, request.k, every)]
@@ -99,7 +114,7 @@ def _read_at_once(library: Library, parts: list[_Part]) -> ReadItems:
 
 def _judged(
     policy: Policy,
-    library: Library,
+    library: OpenIndex,
     read: ReadItems,
     request: Request,
     candidates: Candidates,

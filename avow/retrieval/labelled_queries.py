@@ -22,7 +22,7 @@ from avow.core.searching import Encoder
 from avow.retrieval.commonness import commonness
 from avow.retrieval.forms import count_words, one_form
 from avow.retrieval.gallery import slices
-from avow.retrieval.library import Library
+from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.question import ask
 from avow.trust.fitting import CalibrationQueries
 from avow.trust.gallery_sampling import ScoredQueries
@@ -49,7 +49,7 @@ class LabelledQueries:
         return len(self.right)
 
 
-def read_known(library: Library, pairs: Path | None) -> LabelledQueries:
+def read_known(library: OpenIndex, pairs: Path | None) -> LabelledQueries:
     """Queries with their right pictures: from the feedback in the index and a file of pairs."""
     labelled = LabelledQueries()
     here = {int(number) for number in library.find(None, "image")}
@@ -68,7 +68,7 @@ def read_known(library: Library, pairs: Path | None) -> LabelledQueries:
     return labelled
 
 
-def read_ticks(library: Library) -> dict[str, dict[int, bool]]:
+def read_ticks(library: OpenIndex) -> dict[str, dict[int, bool]]:
     """The latest feedback on every picture that is still in the index, by query."""
     here = {int(number) for number in library.find(None, "image")}
     ticks: dict[str, dict[int, bool]] = {}
@@ -78,7 +78,7 @@ def read_ticks(library: Library) -> dict[str, dict[int, bool]]:
     return ticks
 
 
-def _text_feedback(library: Library) -> tuple[dict[tuple[str, int], bool], int]:
+def _text_feedback(library: OpenIndex) -> tuple[dict[tuple[str, int], bool], int]:
     """The latest feedback per query and item, plain text searches only; the count of unusable
     rows.
     """
@@ -104,7 +104,7 @@ def _is_question(text: str) -> bool:
 
 
 def scored(
-    library: Library, encoder: Encoder, labelled: LabelledQueries, seed: int = 0
+    library: OpenIndex, encoder: Encoder, labelled: LabelledQueries, seed: int = 0
 ) -> CalibrationQueries:
     """Score the labelled queries against the pictures of the index."""
     texts = sorted(labelled.right)
@@ -137,7 +137,7 @@ def reads_english(encoder: Encoder) -> bool:
     return getattr(encoder, "english", False)
 
 
-def _candidates(library: Library, labelled: LabelledQueries, seed: int) -> np.ndarray:
+def _candidates(library: OpenIndex, labelled: LabelledQueries, seed: int) -> np.ndarray:
     ids = library.find(None, "image")
     if len(ids) <= MOST:
         return ids
@@ -171,7 +171,7 @@ class _Places:
         return self.pictures.get(name)
 
 
-def _places(library: Library) -> _Places:
+def _places(library: OpenIndex) -> _Places:
     """By path, and by name where only one file has it."""
     pictures: dict[str, int] = {}
     videos: dict[str, list[tuple[Moment, int]]] = {}

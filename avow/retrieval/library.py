@@ -12,7 +12,6 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from avow.core.places import avow_home
 from avow.core.searching import Encoder, Ids, Nearest, Queries
 from avow.core.shapes import Float32, Int64
 from avow.core.written_text import WrittenTexts
+from avow.retrieval.open_index import Choice, Found, OpenIndex, Skipped
 from avow.retrieval.store.catalogue import (
     changing,
     check_rows,
@@ -49,21 +49,13 @@ from avow.retrieval.store.row_checksums import damaged, is_sealed
 from avow.retrieval.store.similarity import checked_scores
 from avow.retrieval.store.state import State, current, no_item, read_state, replaced
 from avow.retrieval.where import Where
+from avow.trust.shards import smallest_hashes
 
 _AT_ONCE = 500
 _WRITTEN = "SELECT id, text FROM items WHERE gone = 0 AND kind = 'image' AND text > ''"
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """A file that is not in the index, and why."""
-
-    path: str
-    why: str
-    when: float
-
-
-class Library:
+class Library(OpenIndex):
     """An index folder opened for one model."""
 
     def __init__(
@@ -121,11 +113,12 @@ class Library:
     def __enter__(self) -> "Library":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __len__(self) -> int:
         return len(self._state.live_ids)
+
+    @property
+    def address(self) -> str:
+        return str(self.folder)
 
     @property
     def fingerprint(self) -> str:
@@ -148,10 +141,6 @@ class Library:
         with self._lock:
             return is_sealed(self._link)
 
-    @property
-    def dim(self) -> int:
-        return self._about["dim"]
-
     def items(self, ids: Sequence[int] | Int64[np.ndarray, " items"]) -> list[Item]:
         """The items with these numbers, in this order."""
         wanted, by_number = [int(number) for number in ids], {}
@@ -173,6 +162,17 @@ class Library:
             return ids
         passing = choose(self.folder, where, kind, len(ids), self._filters)
         return ids[np.isin(ids, passing)]
+
+    def choose(self, where: Where | None, kind: str, most: int) -> Choice:
+        ids = np.sort(self.find(where, kind))
+        sampled = smallest_hashes(ids, most)
+        return Choice(len(ids), len(ids) == len(self), sampled, where, kind, ids)
+
+    def nearest(self, queries: Queries, k: int, choice: Choice) -> Found:
+        if choice.whole and len(queries) == 1:
+            ids, scores, watched = self.search_and_watch(queries[0], k, choice.sampled)
+            return Found(ids[None], scores[None], None if watched is None else watched[None])
+        return Found(*self.search(queries, k, None if choice.whole else choice.ids))
 
     def written(self, text: str) -> list[int]:
         """Pictures in which the words of a text are written, those as they stand first."""
@@ -308,10 +308,6 @@ class Library:
     def set_feedback(self, query: dict[str, Any], item_id: int, good: bool | None) -> None:
         """Keep an opinion on an answer in place of an earlier one; None takes it back."""
         set_feedback(self.folder, query, item_id, good, replace=True)
-
-    def retract(self, query: dict[str, Any], item_id: int) -> None:
-        """Remove all feedback on an answer."""
-        set_feedback(self.folder, query, item_id, None, replace=True)
 
     def record(self, query: dict[str, Any], item_id: int, good: bool) -> None:
         """Add feedback on an answer, beside earlier feedback on it."""

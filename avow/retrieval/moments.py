@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from avow.retrieval.answer import ALIKE, Hit
-from avow.retrieval.library import Library
+from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.request import Candidates, shown_hits
 from avow.trust.coherence import TEN, agree, one_of_some
 from avow.trust.judgements import Judgements
@@ -41,7 +41,7 @@ def has_videos(hits: tuple[Hit, ...]) -> bool:
 
 
 def join_moments(
-    library: Library, candidates: Candidates, k: int, every: Judgements, shown: Judgements
+    library: OpenIndex, candidates: Candidates, k: int, every: Judgements, shown: Judgements
 ) -> Moments:
     """The k best answers, each a picture or a moment of one or more segments.
 

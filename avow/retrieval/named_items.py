@@ -4,11 +4,11 @@ from pathlib import Path
 
 from avow.core.errors import BadQuery
 from avow.core.moments import seconds_of
-from avow.retrieval.library import Library
+from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.where import Where
 
 
-def item_named(library: Library, name: str, at: str | None = None) -> int | None:
+def item_named(library: OpenIndex, name: str, at: str | None = None) -> int | None:
     """The item with this number, or of this file; None where the index has no such file.
 
     at: a time in a video, such as "1:15"; without it the first moment stands for a video.
@@ -33,7 +33,7 @@ def quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _shown_at(library: Library, ids: list[int], seconds: float | None) -> int:
+def _shown_at(library: OpenIndex, ids: list[int], seconds: float | None) -> int:
     """The moment of a video that is shown at a time; else the first of the items."""
     if seconds is None:
         return min(ids)

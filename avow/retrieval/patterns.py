@@ -41,7 +41,7 @@ def _all_compiled(patterns: str) -> tuple[Test, ...]:
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Test:
     """The test of a pattern, made once: a filter asks it of every item."""
-    pattern = _folded(pattern)
+    pattern = folded(pattern)
     if "*" not in pattern and "?" not in pattern:
         return lambda text: pattern in text
     parts = re.split(r"\*+", pattern)
@@ -78,13 +78,14 @@ def _with_places(parts: list[str]) -> Test:
     return lambda text: expression.fullmatch(text) is not None
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
+    """A text as it is compared: without case, each letter with its accents in one piece."""
     # macOS writes names with accents apart, everybody else together
     return unicodedata.normalize("NFC", text).casefold()
 
 
-_folded_and_cached = lru_cache(maxsize=2048)(_folded)
+_folded_and_cached = lru_cache(maxsize=2048)(folded)
 
 
 def _fold(text: str) -> str:
-    return _folded_and_cached(text) if len(text) <= _SHORT else _folded(text)
+    return _folded_and_cached(text) if len(text) <= _SHORT else folded(text)

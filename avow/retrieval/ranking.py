@@ -11,7 +11,7 @@ import numpy as np
 from avow.core.shapes import Float32, Int64
 from avow.core.tracing import spanned
 from avow.retrieval.gallery import Gallery, QueryScores
-from avow.retrieval.library import Library
+from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.request import Candidates, Request
 from avow.trust.top_k import SHOWN
 
@@ -25,6 +25,8 @@ class Ranked:
     scores: Float32[np.ndarray, "queries hits"]
     sampled: Float32[np.ndarray, "queries sample"] | None = None
     """Scores of the gallery's sample, where they came with the search."""
+    missing: tuple[str, ...] = ()
+    """Sentences on parts of the index that did not answer."""
 
     @property
     def first(self) -> Int64[np.ndarray, "queries judged"]:
@@ -37,27 +39,22 @@ class Ranked:
 
 
 @spanned("store")
-def rank(library: Library, gallery: Gallery, requests: Sequence[Request]) -> Ranked:
+def rank(library: OpenIndex, gallery: Gallery, requests: Sequence[Request]) -> Ranked:
     """requests: of one kind, filter and number of answers; with `but`, a single one."""
     queries = np.stack([request.vector for request in requests])
     if not len(gallery):
         nothing = (len(requests), 0)
         return Ranked(gallery, np.empty(nothing, np.int64), np.empty(nothing, np.float32))
-    most, but, sampled = max(requests[0].k, SHOWN), requests[0].but, None
-    wanted = most + (but is not None)
-    if gallery.whole and len(requests) == 1:
-        best, scores, watched = library.search_and_watch(queries[0], wanted, gallery.sampled)
-        ids, scores = best[None], scores[None]
-        sampled = None if watched is None else watched[None]
-    else:
-        ids, scores = library.search(queries, wanted, None if gallery.whole else gallery.ids)
+    most, but = max(requests[0].k, SHOWN), requests[0].but
+    found = library.nearest(queries, most + (but is not None), gallery.choice)
+    ids, scores = found.ids, found.scores
     if but is not None:
         allowed = ids[0] != but
         ids, scores = ids[:, allowed], scores[:, allowed]
-    return Ranked(gallery, ids[:, :most], scores[:, :most], sampled)
+    return Ranked(gallery, ids[:, :most], scores[:, :most], found.sampled, found.missing)
 
 
-def score(library: Library, requests: Sequence[Request], ranked: Ranked) -> QueryScores:
+def score(library: OpenIndex, requests: Sequence[Request], ranked: Ranked) -> QueryScores:
     """Score the best items of every query in every view, and the sample of the gallery."""
     first = ranked.first
     best = library.vectors(first.ravel()).reshape(*first.shape, -1)

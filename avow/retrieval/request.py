@@ -11,8 +11,9 @@ from avow.retrieval.answer import Hit
 from avow.retrieval.commonness import commonness
 from avow.retrieval.forms import count_words
 from avow.retrieval.gallery import Gallery
-from avow.retrieval.library import Item, Library
+from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.question import Style
+from avow.retrieval.store.items import Item
 from avow.retrieval.understanding import Understanding
 from avow.retrieval.where import Where
 from avow.trust.judgements import Judgements
@@ -132,7 +133,7 @@ def shown_places(
     return np.concatenate([first, beyond])[:k]
 
 
-def written_hits(library: Library, request: Request, text: str) -> tuple[Hit, ...]:
+def written_hits(library: OpenIndex, request: Request, text: str) -> tuple[Hit, ...]:
     """The first k pictures in which the words of a text are written."""
     ids = library.written(text)
     if ids:

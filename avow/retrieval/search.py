@@ -29,9 +29,10 @@ from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, QueryScores
 from avow.retrieval.item_pictures import open_item
-from avow.retrieval.judging import Judged, judge, result_of
+from avow.retrieval.judging import PARTIAL, Judged, judge, result_of, unjudged
 from avow.retrieval.leaving_out import probability_of
-from avow.retrieval.library import Library
+from avow.retrieval.open_index import OpenIndex
+from avow.retrieval.opening import open_library
 from avow.retrieval.question import (
     ClipFile,
     Kind,
@@ -42,7 +43,7 @@ from avow.retrieval.question import (
     only_text,
 )
 from avow.retrieval.ranking import Ranked, rank, score
-from avow.retrieval.request import Page, Request, of_queries, shown_hits, written_hits
+from avow.retrieval.request import Page, Request, of_queries, written_hits
 from avow.retrieval.where import Where
 from avow.trust.policy import Policy
 
@@ -63,7 +64,7 @@ class Retriever:
 
     def __init__(
         self,
-        library: Library,
+        library: OpenIndex,
         encoder: Encoder | None = None,
         device: str = "cpu",
         *,
@@ -88,7 +89,8 @@ class Retriever:
     ) -> "Retriever":
         """Open an index to search it.
 
-        folder: an index; default: the one under AVOW_HOME. model: default: the index's.
+        folder: an index, or a store such as "postgres:archive"; default: the one under
+        AVOW_HOME. model: default: the index's.
         threads: that encode one question; 0: one per core.
         Nothing heavy is loaded before it is needed. allow_code: import the modules outside
         Avow that the index or its model names, and download what they name. Both only for
@@ -98,11 +100,10 @@ class Retriever:
             >>> result.hits[0].path.endswith("chelsea.png")
             True
         """
-        place = None if folder is None else Path(folder)
         encoder = None
         if model is not None:
             encoder = open_encoder(model, device, threads=threads, allow_code=allow_code)
-        library = Library.open(place, encoder, allow_code=allow_code)
+        library = open_library(folder, encoder, allow_code=allow_code)
         return cls(library, encoder, device, threads=threads, allow_code=allow_code)
 
     @property
@@ -310,6 +311,8 @@ class Retriever:
     def _judge(
         self, requests: Sequence[Request], ranked: Ranked, scores: QueryScores
     ) -> list[Judged]:
+        if ranked.missing:
+            return unjudged(self.library, requests, ranked, PARTIAL)
         try:
             policy = self.policy(requests[0].style)
             if policy is not None:
@@ -324,11 +327,7 @@ class Retriever:
             why = _NOT_CALIBRATED
         except WrongTrust as error:
             why = f"{_NOT_CALIBRATED} {error}"
-        judged = []
-        for place, request in enumerate(requests):
-            hits = shown_hits(self.library.items, ranked.of(place), request.k, None)
-            judged.append(Judged("unjudged", None, None, request.with_hint(why), hits))
-        return judged
+        return unjudged(self.library, requests, ranked, why)
 
     def _left_out(self, question: Question) -> Question | None:
         """What is left out, where that can be judged: of a text alone, and by a policy."""
@@ -370,7 +369,7 @@ class Retriever:
         what = "picture" if request.kind == "image" else "text"
         why = (
             f"There is no {what} in this index yet; `avow index FOLDER` adds some."
-            if request.where is None or not len(self.library.find(None, request.kind))
+            if request.where is None or not self.library.count(None, request.kind)
             else f"No {what} passes the filter."
         )
         manifest = self.library.manifest
@@ -387,11 +386,11 @@ class Retriever:
         return self._policies[path][1]
 
 
-def _same_model(encoder: Encoder, library: Library) -> None:
+def _same_model(encoder: Encoder, library: OpenIndex) -> None:
     if encoder.fingerprint != library.manifest["fingerprint"]:
         raise WrongIndex(
             f"The model {encoder.name!r} has changed since the index in "
-            f"{str(library.folder)!r} was made. Vectors of two models cannot be compared; "
+            f"{library.address!r} was made. Vectors of two models cannot be compared; "
             "index the folders again with `avow index --rebuild`."
         )
 

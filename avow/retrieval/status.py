@@ -62,14 +62,14 @@ def status_of(retriever: Retriever) -> Status:
     library.refresh()
     manifest = library.manifest
     videos, moments = library.videos()
-    images = len(library.find(None, "image"))
+    images = library.count(None, "image")
     return Status(
-        folder=str(library.folder),
+        folder=library.address,
         folders=tuple(library.folders()),
         pictures=images - moments,
         videos=videos,
         moments=moments,
-        texts=len(library.find(None, "text")),
+        texts=library.count(None, "text"),
         skipped=len(library.skipped()),
         ticks=library.feedback_count(),
         bytes=_bytes_below(library.folder),

@@ -26,7 +26,9 @@ from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.forms import count_words
 from avow.retrieval.gallery import slices
 from avow.retrieval.item_pictures import open_item
-from avow.retrieval.library import Item, Library
+from avow.retrieval.open_index import OpenIndex
+from avow.retrieval.opening import open_library
+from avow.retrieval.store.items import Item
 from avow.retrieval.store.report import Progress
 from avow.trust.fitting import CalibrationQueries
 from avow.trust.gallery_sampling import ScoredQueries
@@ -40,7 +42,7 @@ _AT_ONCE = 32
 
 
 def transfer_trust(
-    library: Library,
+    library: OpenIndex,
     encoder: Encoder,
     *,
     most: int = MOST,
@@ -64,6 +66,7 @@ def transfer_trust(
     except AvowError as error:
         return f"Searches with this model stay unjudged. {error}"
     policy.save(place_of(library) / FILE)
+    library.keep(place_of(library) / FILE)
     return (
         f"Trust was transferred from the default model, on {used} of {len(ids)} pictures; "
         "`avow calibrate` makes it this index's own."
@@ -85,19 +88,19 @@ def trust_after_indexing(
     if model.name == DEFAULT or not most:
         return ""
     try:
-        library = Library.open(index, allow_code=allow_code)
+        library = open_library(index, allow_code=allow_code)
     except WrongIndex:  # nothing was indexed
         return ""
     with library:
         folder = Path(model.name).expanduser()
         if not wants_trust(library, folder if folder.is_dir() else None, most):
             return ""
-        if len(library.find(None, "image")) < FEWEST:
+        if library.count(None, "image") < FEWEST:
             return _too_few(library)
         return transfer_trust(library, model.open(), most=most, progress=progress)
 
 
-def wants_trust(library: Library, home: Path | None, most: int = MOST) -> bool:
+def wants_trust(library: OpenIndex, home: Path | None, most: int = MOST) -> bool:
     """Whether text searches have no policy, or one transferred with far fewer pictures."""
     place = place_of(library)
     if (place / OWN).is_file() or (home is not None and (home / OWN).is_file()):
@@ -112,11 +115,11 @@ def wants_trust(library: Library, home: Path | None, most: int = MOST) -> bool:
         fitted = Policy.load(place / FILE).conditions.largest
     except WrongTrust:  # damaged, and can be made again
         return True
-    return 2 * fitted < min(len(library.find(None, "image")), most)
+    return 2 * fitted < min(library.count(None, "image"), most)
 
 
-def _too_few(library: Library) -> str:
-    count = len(library.find(None, "image"))
+def _too_few(library: OpenIndex) -> str:
+    count = library.count(None, "image")
     return (
         f"Searches with this model stay unjudged: the index has {count} "
         f"picture{'s' * (count != 1)}, and trust is transferred from the default model with "
@@ -124,13 +127,13 @@ def _too_few(library: Library) -> str:
     )
 
 
-def place_of(library: Library) -> Path:
+def place_of(library: OpenIndex) -> Path:
     """Where the index keeps what belongs to its model."""
     return library.folder / "models" / library.manifest["fingerprint"]
 
 
 def _fit(
-    library: Library,
+    library: OpenIndex,
     encoder: Encoder,
     teacher: Encoder,
     ids: Int64[np.ndarray, " items"],
@@ -162,7 +165,7 @@ def _fit(
 
 def _encoded(
     teacher: Encoder,
-    library: Library,
+    library: OpenIndex,
     ids: Int64[np.ndarray, " items"],
     progress: Callable[[Progress], None],
 ) -> tuple[Int64[np.ndarray, " read"], Float32[np.ndarray, "read dim"]]:

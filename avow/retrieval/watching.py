@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from avow.core.errors import BadData, MissingExtra, Unavailable
-from avow.core.places import avow_home
+from avow.core.places import avow_home, store_address
 from avow.retrieval.encoders.lazy import Deferred
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.store.report import Report
@@ -38,7 +38,8 @@ def watch_folders(
     except ModuleNotFoundError:
         raise MissingExtra("`avow watch`", "watchfiles", "watch") from None
     stop = stop or threading.Event()
-    place = (index or avow_home() / "index").resolve()
+    place = index or avow_home() / "index"
+    place = place if store_address(place) else place.resolve()
     watched = [_folder(folder) for folder in folders]
 
     def outside_the_index(_: object, path: str) -> bool:

@@ -30,14 +30,25 @@ import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 from avow.core.camera import PLACE_TAGS
 from avow.core.errors import BadQuery
 from avow.core.moments import duration_of, seconds_of
 from avow.retrieval.patterns import listed, matches_any
+from avow.retrieval.where_tree import EVERYTHING, Comparison, Joined, Negated, Sign, Tree
 
 Value = str | int | float
-Piece = tuple[str, tuple[Value, ...]]
+
+
+class Piece(NamedTuple):
+    """A condition in SQLite's language, its values, and the same as a tree."""
+
+    condition: str
+    values: tuple[Value, ...]
+    tree: Tree
+
+
 _ORDER = ("=", "!=", "<", "<=", ">", ">=")
 _WORDS = ("=", "!=", "~")
 _DAYS = {
@@ -71,6 +82,7 @@ _OPERATORS = {
     **dict.fromkeys((*_DAYS, "size", "width", "height", "duration", *PLACE_TAGS), _ORDER),
     "p": (">=",),
 }
+_TAGGED = "EXISTS (SELECT 1 FROM tags WHERE item = items.id AND tag = ?)"
 _TAG_LIKE = "EXISTS (SELECT 1 FROM tags WHERE item = items.id AND alike(tag, ?))"
 _MERGED = {
     f"coalesce({condition}, 0)"
@@ -103,6 +115,7 @@ class Where:
     """How many there are, for each item."""
     least: float | None = None
     """The least probability of an answer, where one is asked for."""
+    tree: Tree = EVERYTHING
 
     @classmethod
     def parse(cls, text: str) -> "Where":
@@ -115,10 +128,10 @@ class Where:
                 f"{error.start + 1}. Expected UTF-8; write that character again."
             ) from error
         parser = _Parser(text)
-        condition, values = parser.whole()
-        return cls(text, condition, values, parser.comparisons, parser.least)
+        condition, values, tree = parser.whole()
+        return cls(text, condition, values, parser.comparisons, parser.least, tree)
 
-    def sql(self) -> Piece:
+    def sql(self) -> tuple[str, tuple[Value, ...]]:
         """A condition over `items` and `files`, and the values of its question marks."""
         return self.condition, self.values
 
@@ -178,14 +191,18 @@ class _Parser:
         while self._is(word):
             self.at += 1
             pieces.append(part())
+        if len(pieces) == 1:
+            return pieces[0]
+        tree = Joined("or" if word == "or" else "and", tuple(piece.tree for piece in pieces))
         if word == "or":
             pieces = _merged(pieces)
         if len(pieces) == 1:
-            return pieces[0]
+            return pieces[0]._replace(tree=tree)
         if word == "or" and self.least != likely_before:
             raise self._wrong(_ALONE, self._next())
-        conditions = f" {word.upper()} ".join(condition for condition, _ in pieces)
-        return f"({conditions})", tuple(value for _, values in pieces for value in values)
+        conditions = f" {word.upper()} ".join(piece.condition for piece in pieces)
+        values = tuple(value for piece in pieces for value in piece.values)
+        return Piece(f"({conditions})", values, tree)
 
     def _not(self) -> Piece:
         token = self._next()
@@ -195,9 +212,9 @@ class _Parser:
         if self._is("not"):
             self.at += 1
             self.negated += 1
-            condition, values = self._not()
+            condition, values, tree = self._not()
             self.negated -= 1
-            piece = f"(NOT {condition})", values
+            piece = Piece(f"(NOT {condition})", values, Negated(tree))
         elif token.text == "(" and token.kind == "bracket":
             self.at += 1
             piece = self._either()
@@ -225,9 +242,11 @@ class _Parser:
         self.comparisons += 1
         if self.comparisons > _MOST:
             raise self._wrong(f"more than {_MOST} comparisons", field)
-        condition, values = self._compare(name, sign.replace("!=", "="), value)
+        condition, values, tree = self._compare(name, sign.replace("!=", "="), value)
         condition = f"coalesce({condition}, 0)"
-        return (f"(NOT {condition})" if sign == "!=" else condition), values
+        if sign == "!=":
+            return Piece(f"(NOT {condition})", values, Negated(tree))
+        return Piece(condition, values, tree)
 
     def _operands(self) -> tuple[_Token, _Token, _Token]:
         """Field, operator and value; `kind:video` is one word or two."""
@@ -244,13 +263,13 @@ class _Parser:
         if name == "p":
             return self._likely(text, value)
         if text == "unknown" and sign == "=" and name in ("taken", *PLACE_TAGS):
-            return f"{_DAYS.get(name) or _COLUMNS[name]} IS NULL", ()
-        if name == "tag":
-            if sign == "~":
-                return _TAG_LIKE, (listed(text),)
-            return "EXISTS (SELECT 1 FROM tags WHERE item = items.id AND tag = ?)", (text,)
+            condition = f"{_DAYS.get(name) or _COLUMNS[name]} IS NULL"
+            return Piece(condition, (), Comparison(name, "unknown"))
         if sign == "~":
-            return f"alike({_COLUMNS[name]}, ?)", (listed(text),)
+            condition = _TAG_LIKE if name == "tag" else f"alike({_COLUMNS[name]}, ?)"
+            return Piece(condition, (listed(text),), Comparison(name, "~", (text,)))
+        if name == "tag":
+            return Piece(_TAGGED, (text,), Comparison(name, "=", (text,)))
         if name in _DAYS:
             return self._on_days(name, sign, text, value)
         if name == "kind":
@@ -260,8 +279,8 @@ class _Parser:
         if name == "duration":
             return self._lasting(sign, text, value)
         if name in ("path", "name", "folder", "kind"):
-            return f"{_COLUMNS[name]} {sign} ?", (text,)
-        return f"{_COLUMNS[name]} {sign} ?", (self._number(name, text, value),)
+            return _plain(name, sign, text)
+        return _plain(name, sign, self._number(name, text, value))
 
     def _number(self, name: str, text: str, token: _Token) -> Value:
         sign = r"-?" if name in PLACE_TAGS else ""
@@ -277,7 +296,7 @@ class _Parser:
         seconds = seconds_of(text)
         if seconds is None:
             raise self._wrong("expected a length such as 90, 90s, 2min or 1:30", token)
-        return f"{_COLUMNS['duration']} {sign} ?", (seconds,)
+        return _plain("duration", sign, seconds)
 
     def _on_days(self, name: str, sign: str, text: str, token: _Token) -> Piece:
         """A year, month or day is a span: before it, in it, after it."""
@@ -286,8 +305,9 @@ class _Parser:
             raise self._wrong("expected 2024, 2024-05 or 2024-05-31", token)
         first, last = span
         if sign == "=":
-            return f"{column} BETWEEN ? AND ?", (first, last)
-        return f"{column} {sign} ?", (first if sign in ("<", ">=") else last,)
+            tree = Comparison(name, "between", span)
+            return Piece(f"{column} BETWEEN ? AND ?", (first, last), tree)
+        return _plain(name, sign, first if sign in ("<", ">=") else last, column)
 
     def _likely(self, text: str, token: _Token) -> Piece:
         """Nothing to compare in the catalogue: the answers themselves are compared later."""
@@ -298,7 +318,7 @@ class _Parser:
         if self.negated or self.least is not None:
             raise self._wrong(_ALONE, token)
         self.least = share
-        return "1", ()
+        return Piece("1", (), EVERYTHING)
 
     def _next(self) -> _Token:
         return self.tokens[min(self.at, len(self.tokens) - 1)]
@@ -322,12 +342,19 @@ class _Parser:
 def _merged(pieces: list[Piece]) -> list[Piece]:
     """Alternatives of one field in one comparison, which reads the field only once."""
     patterns: dict[str, list[str]] = {}
-    for condition, values in pieces:
+    for condition, values, _ in pieces:
         if condition in _MERGED:
             patterns.setdefault(condition, []).extend(json.loads(str(values[0])))
-    rest = [piece for piece in pieces if piece[0] not in _MERGED]
-    joined = [(condition, (listed(*texts),)) for condition, texts in patterns.items()]
-    return list(dict.fromkeys([*joined, *rest]))
+    rest = [piece for piece in pieces if piece.condition not in _MERGED]
+    joined = [
+        Piece(condition, (listed(*texts),), EVERYTHING) for condition, texts in patterns.items()
+    ]  # the tree is joined by the caller, from the pieces as they were
+    return list({piece[:2]: piece for piece in [*joined, *rest]}.values())
+
+
+def _plain(name: str, sign: str, value: Value, column: str = "") -> Piece:
+    tree = Comparison(name, cast(Sign, sign), (value,))
+    return Piece(f"{column or _COLUMNS[name]} {sign} ?", (value,), tree)
 
 
 def _unquoted(token: _Token) -> str:

@@ -22,8 +22,9 @@ USERS = {
         "no token on loopback; a new one for any other address",
     ),
     "AVOW_PG_DSN": (
-        "PostgreSQL server of the `pgvector` engine, such as `postgresql://user@host/database`.",
-        "the engine cannot be used",
+        "PostgreSQL server of the `postgres` stores and the `pgvector` engine, such as "
+        "`postgresql://user@host/database`.",
+        "neither can be used",
     ),
     "AVOW_PRIVATE_ADDRESSES": (
         "`1`: fetch pictures whose URLs stand in a Parquet table also from addresses inside "
@@ -39,6 +40,10 @@ DEVELOPERS = {
     "AVOW_CHROMIUM": (
         "Chromium that the browser tests start; `make test` sets it.",
         "a Chromium on the PATH; without one, the browser tests are skipped",
+    ),
+    "AVOW_TEST_PG": (
+        "PostgreSQL server, with pgvector, that the tests of stores and engines use.",
+        "one that a package brings is started",
     ),
     "AVOW_LONG_TESTS": (
         "Any value: the long form of the tests; `make test-long` sets it.",

@@ -93,7 +93,7 @@ def survey(
         elif (
             path in refused
             and refused[path][:3] == about
-            and not (refused[path][3] and _may_work_now(stat))
+            and not (refused[path][3] and may_work_now(stat))
         ):
             changes.still_skipped += 1
         else:
@@ -151,7 +151,7 @@ def skipped_files(link: sqlite3.Connection) -> list[tuple[str, str]]:
     return [(path, why) for path, why in rows]
 
 
-def _may_work_now(stat: FileStat) -> bool:
+def may_work_now(stat: FileStat) -> bool:
     """Whether a file that could not be read may be readable now."""
     installed = formats.may_be_readable_now(stat.suffix)
     return installed is not False and os.access(stat.path, os.R_OK)

@@ -70,7 +70,7 @@ class Space:
     def make(self, encoder: Encoder) -> None:
         """Write the manifest, and encode the bank where the model has one."""
         make_folder(self.folder)
-        about = _describe(encoder)
+        about = describe(encoder)
         if encoder.bank:
             about["bank_checksum"] = self._write_bank(bank.encoded(encoder))
         about["made"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -80,7 +80,7 @@ class Space:
         """Write manifest and bank again, unless both are as they should be."""
         try:
             about = self.manifest(sealed=True)
-            if {**about, **_describe(encoder)} == about and not self.bank_damage(about):
+            if {**about, **describe(encoder)} == about and not self.bank_damage(about):
                 return
         except WrongIndex:
             pass
@@ -247,7 +247,8 @@ class Space:
         )
 
 
-def _describe(encoder: Encoder) -> dict[str, Any]:
+def describe(encoder: Encoder) -> dict[str, Any]:
+    """What a manifest says of a model."""
     return {
         "model": encoder.name,
         "fingerprint": encoder.fingerprint,

@@ -1,0 +1,113 @@
+"""Connections to PostgreSQL, shared by threads; a lost one is made again."""
+
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from avow.core.errors import MissingExtra, WrongIndex
+from avow.indexes.pgvector import make_ready, sentences
+
+T = TypeVar("T")
+_CONNECTIONS = 16
+"""Of one process at most; more threads wait for one another."""
+_PATIENCE = 3.0
+"""Seconds to wait for a connection, before the store counts as away."""
+_TRIES = 3
+
+
+class Pool:
+    """Work on a connection, with what is needed to send vectors over it."""
+
+    def __init__(self, dsn: str):
+        try:
+            import psycopg_pool
+            from pgvector import HalfVector, Vector
+            from pgvector.psycopg import register_vector
+        except ImportError as error:
+            packages = "psycopg, psycopg_pool, pgvector"
+            raise MissingExtra("A store in PostgreSQL", packages, "pg") from error
+        if not dsn:
+            raise WrongIndex(
+                "The store in PostgreSQL does not know its server. Expected its address in "
+                "AVOW_PG_DSN, such as postgresql://user@host/database."
+            )
+        self._dsn, self._ready, self._lock = dsn, False, threading.Lock()
+        self._kinds = {False: Vector, True: HalfVector}
+        self._iterative = True
+        # it would repeat on stderr what the sentence of the error says
+        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+        self._pool: Any = psycopg_pool.ConnectionPool(
+            dsn,
+            kwargs={"autocommit": True, "connect_timeout": max(2, round(_PATIENCE))},
+            min_size=0,
+            max_size=_CONNECTIONS,
+            timeout=_PATIENCE,
+            configure=register_vector,
+            open=False,
+        )
+        self._end = weakref.finalize(self, _close, self._pool, os.getpid())
+
+    def vector(self, numbers: np.ndarray, half: bool) -> Any:
+        return self._kinds[half](np.asarray(numbers, np.float32))
+
+    @staticmethod
+    def numbers(vector: Any) -> Any:
+        return vector.to_numpy() if hasattr(vector, "to_numpy") else vector
+
+    def graph_settings(self, k: int) -> Mapping[str, str]:
+        """Of one search through a graph: filters take more of it where too few pass."""
+        settings = {"hnsw.ef_search": str(min(1000, max(100, 2 * k)))}
+        if self._iterative:
+            settings |= {"hnsw.iterative_scan": "strict_order"}
+        return settings
+
+    def use(self, work: Callable[[Any], T]) -> T:
+        """Do something on a connection, and again where it was lost or two writers met.
+
+        All that is done here may be repeated: rows and notes are replaced by their keys.
+        """
+        import psycopg
+
+        with sentences():
+            self._open()
+            for left in reversed(range(_TRIES)):
+                try:
+                    with self._pool.connection() as link:
+                        return work(link)
+                except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
+                    if not left:
+                        raise
+                except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                    if not left or not _lost(error):
+                        raise
+                    self._pool.check()  # others of the pool may be dead as well
+        raise AssertionError("the last try returns or raises")
+
+    def close(self) -> None:
+        self._end()
+
+    def _open(self) -> None:
+        with self._lock:
+            if not self._ready:
+                self._iterative = make_ready(self._dsn) >= (0, 8)
+                self._pool.open()
+                self._ready = True
+
+
+def _lost(error: Exception) -> bool:
+    """Whether a connection broke, rather than that none can be made or a query was ended."""
+    import psycopg
+    import psycopg_pool
+
+    never = (psycopg_pool.PoolTimeout, psycopg.errors.QueryCanceled)
+    return not isinstance(error, never)
+
+
+def _close(pool: Any, process: int) -> None:
+    if os.getpid() == process:  # a forked child has none of its threads
+        pool.close(timeout=1)
