@@ -20,6 +20,7 @@ from benchmarks.pages import (
     refusal,
     scale,
     scale_costs,
+    serving,
     speed,
     ticks,
     transfer,
@@ -42,6 +43,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "consistency": consistency.render,
     "video": video.render,
     "speed": speed.render,
+    "serving": serving.render,
     "product": product.render,
     "scale": scale.render,
 }

@@ -18,6 +18,13 @@ _CONNECTIONS = 16
 _PATIENCE = 3.0
 """Seconds to wait for a connection, before the store counts as away."""
 _TRIES = 3
+_LOST_SOON = {
+    "tcp_user_timeout": round(1000 * _PATIENCE),
+    "keepalives_idle": 2,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+}
+"""A cut link is noticed after seconds; TCP by itself waits for a quarter of an hour."""
 
 
 class Pool:
@@ -43,10 +50,17 @@ class Pool:
         logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
         self._pool: Any = psycopg_pool.ConnectionPool(
             dsn,
-            kwargs={"autocommit": True, "connect_timeout": max(2, round(_PATIENCE))},
+            kwargs={
+                "autocommit": True,
+                "connect_timeout": max(2, round(_PATIENCE)),
+                **_LOST_SOON,
+            },
             min_size=0,
             max_size=_CONNECTIONS,
             timeout=_PATIENCE,
+            # given up soon and begun anew by the next question: by itself the pool waits longer
+            # and longer, and would go on waiting when the server is back
+            reconnect_timeout=_PATIENCE,
             configure=register_vector,
             open=False,
         )
