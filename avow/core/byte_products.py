@@ -1,7 +1,7 @@
-"""Dot products of bytes at the speed of the memory: by numkong where it is installed.
+"""Dot products of bytes: by numkong where it is installed, else by numpy.
 
 `pip install 'avow[fast]'` brings numkong, whose products of bytes are single instructions of
-the processor. Without it numpy widens the rows block by block, at a fifth of the speed or less.
+the processor. Without it numpy widens the rows block by block, several times as slowly.
 """
 
 import os

@@ -104,7 +104,7 @@ def shards() -> list[str]:
         f"{number(found['items'])} items, dealt to shards at random; {found['queries']} "
         "captions ask. Merged: every shard returns its best 32 and its smallest hashed ids, "
         "and one judgement follows. Alone: every shard judges by itself, and the surest answer "
-        "counts.",
+        "counts; that was tried with a few of the captions only.",
         figures.table(
             [
                 "shards",
