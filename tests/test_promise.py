@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -300,6 +301,15 @@ def test_average_promise_equals_mapies_bound(seed, alpha):
     allowed = thresholds[bound <= alpha]
     found = promise_on_average(confidence, wrong, alpha).threshold
     assert found == (allowed.min() if len(allowed) else None)
+
+
+def test_an_average_promise_answers_from_its_threshold_on_or_never():
+    confidence = np.array([0.1, 0.5, 0.9, 1e9])
+    made = promise_on_average(*answers(0, 80)[:2], 0.3)
+    assert made.threshold is not None
+    for threshold, wanted in ((0.5, [False, True, True, True]), (None, [False] * 4)):
+        told = replace(made, threshold=threshold).answers(confidence)
+        assert told.tolist() == wanted
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.95])

@@ -1,5 +1,6 @@
 """The short form of every promise; `scripts/torture` makes thousands of tries."""
 
+import ast
 import json
 import os
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import benchmarks.torture
 from avow.core import folder
+from benchmarks.quality import branches, mutants
 from benchmarks.torture import _runner
 from benchmarks.torture._batch import KEPT, Batch, added
 
@@ -128,3 +130,36 @@ def test_a_process_that_dies_is_a_loss(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     found = _runner.in_a_process("damage", tmp_path, 7, 3)
     assert found.tries == 0 and found.losses[0].startswith("7: the process of the tries ended")
+
+
+def test_every_mutant_is_another_module(monkeypatch, tmp_path):
+    path = tmp_path / "one.py"
+    path.write_text("def f(x: int = 1) -> int:\n    if x < 2 and x:\n        return x + 1\n")
+    monkeypatch.setattr(mutants, "source", lambda _: path)
+    texts = [mutants.mutated("one", place) for place in range(len(mutants.described("one")))]
+    assert mutants.described("one") == [
+        "line 1: 1 becomes 2",
+        "line 2: if not x < 2 and x",
+        "line 2: x < 2 and x, and/or",
+        "line 2: x < 2, LtE",
+        "line 2: 2 becomes 3",
+        "line 3: return None",
+        "line 3: x + 1, Sub",
+        "line 3: 1 becomes 2",
+    ]
+    assert len({ast.unparse(ast.parse(path.read_text())), *texts}) == 9
+    for text in texts:
+        compile(text, "one.py", "exec")
+
+
+def test_branches_are_counted_room_by_room():
+    def summary(lines, branches):
+        names = ("num_statements", "covered_lines", "num_branches", "covered_branches")
+        told = dict(zip(names, (lines, lines - 1, branches, branches - 2), strict=True))
+        return {"summary": {**told, "missing_branches": 2}}
+
+    report = {"files": {"avow/api/a.py": summary(9, 4), "avow/api/b.py": summary(5, 6)}}
+    found = branches.rooms(report)
+    wanted = {"lines": 14, "lines_reached": 12, "branches": 10, "branches_reached": 6}
+    assert found["api"] == wanted and found["trust"]["lines"] == 0
+    assert branches.worst(report, 1) == {"avow/api/a.py": 2}
