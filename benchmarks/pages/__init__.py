@@ -11,6 +11,7 @@ from benchmarks.pages import (
     audit,
     consistency,
     explain,
+    many_machines,
     noise,
     papers,
     people,
@@ -41,6 +42,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "video": video.render,
     "speed": speed.render,
     "product": product.render,
+    "many-machines": many_machines.render,
 }
 
 PAPERS: dict[str, Callable[[], str]] = papers.PAPERS
