@@ -7,31 +7,13 @@ the answer is no 500, and has a status and a shape that the description names.
 import pytest
 import schemathesis
 import serving
-from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given, settings
 
-from avow.api import Limits, about, create_app, items, searching
+from avow.api import Limits, create_app
 from avow.retrieval.search import Retriever
+from benchmarks.torture.no_traceback import CHECKS, LONG, operations
 
 EXAMPLES = 6
-CHECKS = (
-    schemathesis.checks.not_a_server_error,
-    schemathesis.checks.status_code_conformance,
-    schemathesis.checks.content_type_conformance,
-    schemathesis.checks.response_schema_conformance,
-)
-LONG = 600.0  # seconds: it only ends a test that would hang
-SLOW = ("POST /api/jobs",)  # a scan takes its time, and is tested on its own
-
-
-def operations() -> list[str]:
-    """Every route with its method, as the server describes them."""
-    bare = FastAPI()
-    for part in (searching, items, about):
-        bare.include_router(part.router)
-    paths = bare.openapi()["paths"].items()
-    found = [f"{method.upper()} {path}" for path, methods in paths for method in methods]
-    return [one for one in found if one not in SLOW]
 
 
 @pytest.fixture(scope="module")

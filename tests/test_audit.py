@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+import shutil
+import zipfile
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -202,6 +204,14 @@ def test_what_was_judged_is_kept_for_the_same_model_only(tmp_path):
     for name, value in given.measures.items():
         assert np.array_equal(again.given.measures[name], value)
     assert load_judged(tmp_path / "judged-0.npz", "abd") is None
+    for made_up in (b"no array", b""):  # a member that is no array comes as bytes
+        path = Path(shutil.copy(tmp_path / "judged-0.npz", tmp_path / "other.npz"))
+        with zipfile.ZipFile(path) as whole:
+            members = {name: whole.read(name) for name in whole.namelist()}
+        with zipfile.ZipFile(path, "w") as changed:
+            for name, content in (members | {"better_caption.npy": made_up}).items():
+                changed.writestr(name, content)
+        assert load_judged(path, "abc") is None
     whole = (tmp_path / "judged-0.npz").read_bytes()
     for rest in (whole[: len(whole) // 2], b"", b"cut short"):
         (tmp_path / "judged-0.npz").write_bytes(rest)

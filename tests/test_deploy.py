@@ -13,12 +13,15 @@ from threading import Thread
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
+from fastapi.testclient import TestClient
 from search_samples import ColourEncoder, save_pictures
 from serving import Server, wait_until
 from test_docs import parsed
 
 import avow
-from avow.api import create_app
+from avow.api import Limits, create_app
+from avow.api.clients import Proxies
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
@@ -193,6 +196,58 @@ def test_services_start_commands_that_exist(file):
             [verify, "verify", "--user", file], capture_output=True, text=True
         )
         assert "Unknown" not in done.stderr
+
+
+# --- two servers, a store and a proxy ---------------------------------------------------------
+
+
+def composed() -> dict:
+    return yaml.safe_load((DEPLOY / "compose.yml").read_text("utf-8"))
+
+
+def test_two_servers_share_a_store_and_differ_in_nothing():
+    services = composed()["services"]
+    assert services["one"] == services["two"]
+    server = services["one"]
+    line = server["command"]
+    parsed(line)
+    assert line[line.index("--index") + 1] == "postgres:pictures"
+    assert "@db/" in server["environment"]["AVOW_PG_DSN"] and "db" in server["depends_on"]
+    assert (DEPLOY / server["build"]["context"] / server["build"]["dockerfile"]).is_file()
+    setup = next(rest for name, rest in instructions() if name == "RUN" and "setup" in rest)
+    assert "pg" in setup.split()[-1].split(",")
+    # a server is killed later than it needs for its end: draining, a search, saying goodbye
+    drain = float(line[line.index("--drain-seconds") + 1])
+    assert int(server["stop_grace_period"].rstrip("s")) > drain + Limits().seconds + 3
+
+
+def test_only_the_proxy_is_reached_and_only_the_proxy_is_believed():
+    whole = composed()
+    services = whole["services"]
+    assert [name for name, one in services.items() if "ports" in one] == ["proxy"]
+    assert all(one.startswith("127.0.0.1:") for one in services["proxy"]["ports"])
+    line = services["one"]["command"]
+    subnet = whole["networks"]["inside"]["ipam"]["config"][0]["subnet"]
+    assert line[line.index("--trust-proxy") + 1] == subnet
+    assert subnet.split("/")[0][:-1] + "7" in Proxies([subnet])
+    images = [one["image"] for one in services.values() if one["image"] != "localhost/avow"]
+    assert all(":" in one and not one.endswith(":latest") for one in images)
+    secrets = json.dumps(whole).split("${")[1:]
+    assert secrets and all(":?" in one.partition("}")[0] for one in secrets)  # no defaults
+
+
+def test_the_proxy_asks_the_path_that_says_who_is_ready(retriever):
+    text = (DEPLOY / "haproxy.cfg").read_text("utf-8")
+    servers = re.findall(r"^    server (\S+) (\S+):8080$", text, re.MULTILINE)
+    assert servers == [("one", "one"), ("two", "two")]
+    assert {name for name, _ in servers} <= composed()["services"].keys()
+    asked = re.search(r"http-check send meth GET uri (\S+) ver HTTP/1.1 hdr Host (\S+)", text)
+    assert asked is not None
+    with TestClient(create_app(retriever, token="secret")) as client:
+        answer = client.get(f"http://172.30.77.3:8080{asked[1]}", headers={"Host": asked[2]})
+        assert answer.status_code == 200
+    if haproxy := shutil.which("haproxy"):
+        assert subprocess.run([haproxy, "-c", "-f", DEPLOY / "haproxy.cfg"]).returncode == 0
 
 
 # --- photo servers ----------------------------------------------------------------------------

@@ -189,3 +189,12 @@ def test_a_full_disk_keeps_the_file_that_was_there(tmp_path, monkeypatch):
         "Free some space and run the same command again to continue."
     )
     assert path.read_text() == "old" and written(tmp_path) == ["note"]
+
+
+def test_a_new_folder_lasts_with_all_above_it(tmp_path, monkeypatch):
+    """A name is on the disk once the folder that holds it was synced."""
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "_sync", synced.append)
+    files.make_folder(tmp_path / "a" / "b")
+    files.make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir() and synced == [tmp_path, tmp_path / "a"]

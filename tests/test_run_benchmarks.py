@@ -71,12 +71,15 @@ def test_a_small_grid(tmp_path, toy, run):
 
 
 @pytest.mark.slow
-def test_each_command_has_a_process_and_seeds_are_added_to_earlier_ones(tmp_path, toy, run):
+@pytest.mark.parametrize(
+    "here", [True, pytest.param(False, marks=pytest.mark.long, id="each in a process")]
+)
+def test_seeds_are_added_to_earlier_ones(tmp_path, toy, run, here):
     results = ROOT / "benchmarks" / "results" / "recipes-test.json"
     short = f"{toy}+train.lr=0.01"
     words = ["--runs", str(tmp_path / "runs"), "recipes-test", short]
     try:
-        assert "1 runs -> " in run(recipes, "--seeds", "0", *words, here=False)
+        assert "1 runs -> " in run(recipes, "--seeds", "0", *words, here=here)
         assert json.loads(results.read_text())["summary"][short]["seeds"] == [0]
         told = run(recipes, "--seeds", "1", *words)
         found = json.loads(results.read_text())["summary"][short]

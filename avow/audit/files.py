@@ -88,10 +88,15 @@ def load_judged(path: Path, fingerprint: str) -> Judged | None:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except Exception:  # damaged in some way, which the archive's checksums reveal
+        return _judged(arrays) if str(arrays["fingerprint"]) == fingerprint else None
+    except Exception:  # damaged in some way, or made by somebody else: it can be made again
         return None
-    if str(arrays.get("fingerprint")) != fingerprint:
-        return None
+
+
+def _judged(arrays: Mapping[str, np.ndarray]) -> Judged:
+    shapes = {arrays[name].shape for name in ("captions", "better_image", "better_caption")}
+    if len(shapes) != 1:
+        raise ValueError("its lists have different lengths")
     kinds = {
         kind: PairFeatures(
             {

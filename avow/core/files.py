@@ -3,6 +3,7 @@
     write_text, write_bytes, save_array     replace one file
     new_file                                the same for whatever writes to a path itself
     new_folder                              replace a folder, whole
+    make_folder                             make a folder whose name lasts
     recover                                 finish what a killed `new_folder` left undone
 
 New content is written under a temporary name `.NAME.TOKEN.new`, brought to the disk, and
@@ -93,7 +94,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", str(path))
     with room_needed(path):
-        _make_parents(path.parent)
+        make_folder(path.parent)
         recover(path)
         with _temporary(path, folder=True) as fresh:
             yield fresh
@@ -268,11 +269,11 @@ def _lock(handle: int, wait: bool = True) -> bool:
 # --- onto the disk ------------------------------------------------------------------------
 
 
-def _make_parents(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make a folder and those above it, each of them lasting."""
     if folder.is_dir():
         return
-    _make_parents(folder.parent)
+    make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     _sync(folder.parent)
 

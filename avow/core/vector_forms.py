@@ -2,7 +2,7 @@
 
     float32, float16    the numbers as they are
     int8                all of them, turned by a fixed rotation, one byte each
-    int8x256            the 256 directions of each view in which queries differ most
+    int8x256            the directions in which queries differ most, 256 for each view
 
 A rotation spreads what a vector holds evenly over its numbers, so that one step width serves
 them all. Whatever is stored is turned back when it is read: similarities are those of the
@@ -19,7 +19,8 @@ from avow.core.shapes import Float32, Int8, Num
 FORMS = ("float32", "float16", "int8", "int8x256")
 """In the order of their numbers in a catalogue."""
 KEPT = 256
-"""Numbers that int8x256 keeps of each view."""
+"""Numbers that int8x256 keeps for each view."""
+_WEIGHT_OF_ITEMS = 0.5
 _STEPS = 127
 _WIDEST = 6
 """Standard deviations of a turned number that a byte reaches; what lies beyond is cut."""
@@ -100,30 +101,21 @@ class TurnedBytes(Bytes):
 
 
 class CutBytes(Bytes):
-    """int8x256: of each view the directions of a projection that was fitted once."""
+    """int8x256: the directions of a projection that was fitted once."""
 
     name = "int8x256"
 
-    def __init__(self, projection: Float32[np.ndarray, "views kept part"]):
+    def __init__(self, projection: Float32[np.ndarray, "kept dim"]):
         self.projection = np.ascontiguousarray(projection, np.float32)
-        views, kept, _ = projection.shape
-        self.width, self.step = views * kept, _step(views * kept)
+        self.width, self.step = len(projection), _step(len(projection))
 
     def turn(self, vectors: Float32[np.ndarray, "items dim"]) -> Float32[np.ndarray, "items _"]:
-        views, kept, part = self.projection.shape
-        parts = vectors.reshape(len(vectors), views, part).swapaxes(0, 1)
-        turned = np.empty((len(vectors), views, kept), np.float32)
-        np.matmul(parts, self.projection.swapaxes(1, 2), out=turned.swapaxes(0, 1))
-        return turned.reshape(len(vectors), -1)
+        return vectors @ self.projection.T
 
     def turn_back(
         self, turned: Float32[np.ndarray, "items _"]
     ) -> Float32[np.ndarray, "items dim"]:
-        views, kept, part = self.projection.shape
-        parts = turned.reshape(len(turned), views, kept).swapaxes(0, 1)
-        vectors = np.empty((len(turned), views, part), np.float32)
-        np.matmul(parts, self.projection, out=vectors.swapaxes(0, 1))
-        return vectors.reshape(len(turned), -1)
+        return turned @ self.projection
 
 
 def rounded_queries(
@@ -135,19 +127,21 @@ def rounded_queries(
 
 
 def fit_projection(
-    queries: Float32[np.ndarray, "queries dim"], views: int
-) -> Float32[np.ndarray, "views kept part"]:
-    """The directions that hold most of some queries, per view, turned to be of one size.
+    queries: Float32[np.ndarray, "queries dim"],
+    views: int,
+    items: Float32[np.ndarray, "items dim"] | None = None,
+) -> Float32[np.ndarray, "kept dim"]:
+    """The directions that hold most of some queries, turned to be of one size.
 
     A similarity is the sum over directions of query times item: where queries have nothing,
-    an item's number changes no similarity.
+    an item's number changes no similarity. items: theirs count too, with less weight.
     """
-    parts = queries.reshape(len(queries), views, -1).swapaxes(0, 1).astype(np.float64)
-    kept = min(KEPT, parts.shape[-1])
-    _, directions = np.linalg.eigh(parts.swapaxes(1, 2) @ parts)
-    first = directions[..., ::-1][..., :kept].astype(np.float32)
-    turned = _spread(first.reshape(-1, kept), _signs(kept)).reshape(first.shape)
-    return np.ascontiguousarray(turned.swapaxes(1, 2))
+    spread = queries.T.astype(np.float64) @ queries / max(1, len(queries))
+    if items is not None and len(items):
+        spread += _WEIGHT_OF_ITEMS * (items.T.astype(np.float64) @ items) / len(items)
+    kept = min(KEPT * views, len(spread))
+    directions = np.linalg.eigh(spread)[1][:, ::-1][:, :kept].astype(np.float32)
+    return np.ascontiguousarray(_spread(directions, _signs(kept)).T)
 
 
 def check_form(name: str) -> None:

@@ -1,9 +1,9 @@
 """What a search may find: the items that are left, and a fixed sample of them.
 
 Trust looks at the whole gallery, and a sample of 2,048 stands for it at a cost that does not
-grow: small galleries are looked at whole. The sample is drawn once and kept until the index
-changes, so the same question gets the same answer. A filter makes a gallery of its own,
-whose K is what the filter leaves.
+grow: small galleries are looked at whole. The sample is that of the smallest hashed numbers,
+so the same question gets the same answer, and many shards draw the sample that one would
+(`trust/shards.py`). A filter makes a gallery of its own, whose K is what the filter leaves.
 """
 
 import math
@@ -19,6 +19,7 @@ from avow.retrieval.library import Library
 from avow.retrieval.where import Where
 from avow.trust.coherence import Behind
 from avow.trust.evidence_sum import Reference
+from avow.trust.shards import smallest_hashes
 from avow.trust.top_k import SHOWN, TopKSummary, hub_statistics, summarise_best
 
 SAMPLE = 2048
@@ -40,8 +41,8 @@ class Gallery:
     @classmethod
     def of(cls, library: Library, where: Where | None, kind: str) -> "Gallery":
         ids = np.sort(library.find(where, kind))
-        sample = Reference.draw(len(ids), SAMPLE)
-        chosen = ids[sample.ids]
+        chosen = smallest_hashes(ids, SAMPLE)
+        sample = Reference(len(ids), np.searchsorted(ids, chosen))
         usual = library.usual(chosen) if len(chosen) else None
         return cls(
             ids,

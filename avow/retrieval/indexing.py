@@ -20,6 +20,7 @@ import numpy as np
 from avow import indexes
 from avow.core import folder
 from avow.core.errors import BadData, WrongIndex, training_half
+from avow.core.files import make_folder
 from avow.core.folder import AllowCode
 from avow.core.places import DEFAULT, avow_home
 from avow.core.searching import Encoder
@@ -349,7 +350,7 @@ def _check(batch: int, engine: str | None, fps: float | None, kept_as: str | Non
 
 def _make_folder(index: Path) -> None:
     try:
-        index.mkdir(parents=True, exist_ok=True)
+        make_folder(index)
     except OSError as error:
         raise BadData(
             f"The index folder {str(index)!r} cannot be made ({error.strerror}). Expected a "

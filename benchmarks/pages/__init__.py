@@ -19,6 +19,8 @@ from benchmarks.pages import (
     promises,
     recall,
     refusal,
+    scale,
+    scale_costs,
     speed,
     ticks,
     transfer,
@@ -43,9 +45,13 @@ RESULTS: dict[str, Callable[[], str]] = {
     "speed": speed.render,
     "product": product.render,
     "many-machines": many_machines.render,
+    "scale": scale.render,
 }
 
 PAPERS: dict[str, Callable[[], str]] = papers.PAPERS
 
-EXPLANATIONS: dict[str, Callable[[], str]] = {"promises": promises.render}
+EXPLANATIONS: dict[str, Callable[[], str]] = {
+    "promises": promises.render,
+    "scale": scale_costs.render,
+}
 """Pages under docs/explanation that hold figures."""

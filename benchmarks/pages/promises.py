@@ -8,7 +8,8 @@ from avow.core import folder
 from benchmarks.pages import figures
 from benchmarks.pages.figures import number
 
-NAME = "torture"
+NOT_SEEN = "Not seen by the tests that are about the module:"
+NAME, BRANCHES, MUTANTS = "torture", "branches", "mutants"
 
 
 def render() -> str:
@@ -28,7 +29,9 @@ def render() -> str:
             [_row(name, module, seen.get(name)) for name, module in modules.items()],
         ),
         *(_section(name, module, seen.get(name)) for name, module in modules.items()),
-        *([figures.source(NAME)] if seen else []),
+        *_branches(),
+        *_mutants(),
+        *([figures.source(*filter(figures.exists, (NAME, BRANCHES, MUTANTS)))] if seen else []),
     )
 
 
@@ -53,3 +56,49 @@ def _section(name: str, module: ModuleType, seen: dict[str, Any] | None) -> str:
         parts += [f"- {line}" for line in seen["told"][:5]]
         parts.append(f"By the code of: {', '.join(seen['commits'])}.")
     return "\n\n".join(part for part in parts if part)
+
+
+def _branches() -> list[str]:
+    """How much of the rooms behind the promises the tests reach."""
+    if not figures.exists(BRANCHES):
+        return []
+    rows = [
+        [
+            f"`{room}`",
+            number(one["lines"]),
+            _share(one["lines_reached"], one["lines"]),
+            number(one["branches"]),
+            _share(one["branches_reached"], one["branches"]),
+        ]
+        for room, one in figures.load(BRANCHES)["rooms"].items()
+    ]
+    return [
+        "## Branches that the tests take",
+        "Counted by coverage.py in one process; what only started processes reach is not seen.",
+        figures.table(["room", "lines", "reached", "branches", "taken"], rows),
+        figures.command("python -m benchmarks.quality.branches"),
+    ]
+
+
+def _mutants() -> list[str]:
+    """How many changes of the code the tests see."""
+    if not figures.exists(MUTANTS):
+        return []
+    kept = figures.load(MUTANTS)
+    survivors = [
+        f"- `{key.rpartition(':')[0]}`, {one['told']}"
+        for key, one in kept["mutants"].items()
+        if not one["killed"]
+    ]
+    return [
+        "## Changes of the code that the tests see",
+        f"Of {number(kept['sites'])} possible changes of one place in modules of trust, core "
+        f"and the stores, {number(kept['tried'])} were drawn and tried; tests failed for "
+        f"{number(kept['killed'])} of them ({_share(kept['killed'], kept['tried'])}).",
+        figures.command("python -m benchmarks.quality.mutants"),
+        *([NOT_SEEN, "\n".join(survivors)] if survivors else []),
+    ]
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{number(100 * part / whole, 1)} %" if whole else "none"

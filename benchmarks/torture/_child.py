@@ -8,7 +8,7 @@ import benchmarks.torture
 from avow.core import folder
 
 
-def main(name: str, place: str, first: str, count: str) -> None:
+def main(name: str, place: str, first: str, count: str, *only: str) -> None:
     module = folder.find(benchmarks.torture, name)
     home, ready = Path(place) / "made", Path(place) / "ready"
     if not ready.exists():
@@ -16,7 +16,8 @@ def main(name: str, place: str, first: str, count: str) -> None:
         if hasattr(module, "prepare"):
             module.prepare(home)
         ready.touch()
-    batch = module.batch(home, int(first), int(count))
+    more = {"only": only} if only else {}
+    batch = module.batch(home, int(first), int(count), **more)
     print(f"\n{json.dumps(batch.to_dict())}", flush=True)
 
 

@@ -51,7 +51,7 @@ class Colours(Backbone):
         return pixels.float().unflatten(1, (4, -1)).unflatten(3, (4, -1)).mean((2, 4)) / 255
 
 
-def toy_model(dim: int = DIM) -> Model:
+def toy_model(dim: int = DIM, seed: int = 0) -> Model:
     content = {
         "data": {"name": "none"},
         "method": {"name": "vse_infty", "dim": 8, "word_dim": 6},
@@ -59,7 +59,7 @@ def toy_model(dim: int = DIM) -> Model:
     }
     recipe = Recipe.from_dict("toy", content)
     vocabulary = Vocabulary.from_captions(CAPTIONS)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     sizes = {"visual_dim": dim, "vocabulary": vocabulary.size}
     views = [recipe.build_method(**sizes).eval() for _ in range(2)]
     return Model(recipe, views, vocabulary, {"dim": dim, "parts": 5, "identity": None})

@@ -123,11 +123,11 @@ def one_batch(name: str, place: Path, first: int, count: int) -> None:
         content["machine"] = machine()
 
 
-def in_a_process(name: str, place: Path, first: int, count: int) -> Batch:
+def in_a_process(name: str, place: Path, first: int, count: int, *only: str) -> Batch:
     """The batch of a fresh process; what ends that process is itself a loss."""
     home = place / name
     home.mkdir(exist_ok=True)
-    words = ["-m", "benchmarks.torture._child", name, home, first, count]
+    words = ["-m", "benchmarks.torture._child", name, home, first, count, *only]
     surroundings = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     with (place / f"{name}.log").open("w+") as log:
         try:

@@ -151,15 +151,15 @@ def prepare(place: Path) -> None:
     build(place / "made")
 
 
-def batch(place: Path, first: int, count: int, kinds: Sequence[str] = ()) -> Batch:
-    """Change and open so many; kinds: of TARGETS; default: all."""
+def batch(place: Path, first: int, count: int, only: Sequence[str] = ()) -> Batch:
+    """Change and open so many; only: of TARGETS; default: all."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     made, work = place / "made", place / "work"
     seen = Batch(tries=count)
     sys.dont_write_bytecode = True  # else every late import would be a file that is written
     with _surroundings(place, made):
-        kinds = kinds or list(TARGETS)
+        kinds = list(only or TARGETS)
         for kind in kinds:  # everything that is ever imported is imported now
             with contextlib.suppress(AvowError):
                 TARGETS[kind](made / kind)

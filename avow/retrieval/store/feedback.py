@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from avow.core.errors import BadQuery, Unavailable
-from avow.retrieval.store.catalogue import changing, open_catalogue, sentences
+from avow.retrieval.store.catalogue import changing_for_good, open_catalogue, sentences
 
 LONGEST = 20_000
 """Characters of a query that comes with feedback, as JSON."""
@@ -39,7 +39,7 @@ def set_feedback(
     with closing(open_catalogue(folder)) as link, sentences(folder):
         link.execute(f"PRAGMA busy_timeout = {round(1000 * PATIENCE)}")
         try:
-            with changing(link):
+            with changing_for_good(link):  # acknowledged, so a power loss may not take it
                 if replace or good is None:
                     link.execute(
                         "DELETE FROM feedback WHERE query = ? AND item = ?",

@@ -20,11 +20,11 @@ from avow.core.background import Background
 from avow.core.documents import read_file
 from avow.core.errors import WrongIndex
 from avow.core.evidence import EvidenceKind
-from avow.core.files import room_needed, save_array, write_text
+from avow.core.files import make_folder, room_needed, save_array, write_text
 from avow.core.searching import Encoder
 from avow.core.shapes import Float32
-from avow.core.vector_forms import CutBytes, Plain, TurnedBytes, VectorForm, fit_projection
-from avow.retrieval.encoders import bank
+from avow.core.vector_forms import CutBytes, Plain, TurnedBytes, VectorForm
+from avow.retrieval.encoders import bank, projections
 from avow.retrieval.store.rows import Rows
 
 TOP = 8
@@ -69,7 +69,7 @@ class Space:
 
     def make(self, encoder: Encoder) -> None:
         """Write the manifest, and encode the bank where the model has one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         about = _describe(encoder)
         if encoder.bank:
             about["bank_checksum"] = self._write_bank(bank.encoded(encoder))
@@ -171,21 +171,19 @@ class Space:
         try:
             self._projection(about)
         except WrongIndex:
-            queries = bank.encoded(encoder) if encoder.bank else bank.usual_queries(encoder)
-            projection = fit_projection(queries, encoder.views)
+            projection = projections.fitted(encoder)
             with room_needed(self.folder):
                 save_array(self.folder / PROJECTION, projection)
             checksum = checksums.of_file(self.folder / PROJECTION)
             self._write(about | {"projection_checksum": checksum})
 
-    def _projection(self, about: dict[str, Any]) -> Float32[np.ndarray, "views kept part"]:
+    def _projection(self, about: dict[str, Any]) -> Float32[np.ndarray, "kept dim"]:
         path = self.folder / PROJECTION
         try:
             if checksums.of_file(path) != about.get("projection_checksum"):
                 raise ValueError("its checksum does not fit")
             projection = np.load(path, allow_pickle=False)
-            views, _, part = projection.shape
-            if (views, views * part) != (about["views"], about["dim"]):
+            if projection.ndim != 2 or projection.shape[1] != about["dim"]:
                 raise ValueError(f"it holds {projection.dtype} {projection.shape}")
             return projection
         except (OSError, ValueError, EOFError) as error:

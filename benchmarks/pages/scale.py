@@ -1,0 +1,216 @@
+"""The page of scale: compact vectors, shards, and engines beside each other."""
+
+from typing import Any
+
+from benchmarks.pages import figures
+from benchmarks.pages.figures import fraction, number, percent
+
+ENGINES = {
+    "exact": "local, float32",
+    "int8": "local, int8",
+    "faiss": "faiss, flat",
+    "postgres": "postgres, hnsw",
+    "milvus": "milvus",
+}
+KINDS = ("processor_", "", "median_")
+SIZES = (10**5, 10**6, 10**7)
+COMMAND = "python -m benchmarks.speed.scale --sizes {size} --engines {engine}"
+
+
+def render() -> str:
+    return figures.page(
+        "Results: scale",
+        "What compact vectors cost, how a gallery in shards is judged, and what engines need. "
+        "On paper, up to a billion pictures: [scale](../explanation/scale.md).",
+        *forms(),
+        *passes(),
+        *shards(),
+        *engines(),
+    )
+
+
+def forms() -> list[str]:
+    if not figures.exists("compact_vectors"):
+        return []
+    about = figures.load("compact_vectors")
+    rows = about["forms"]
+    return [
+        "## Compact vectors",
+        f"The default model on Flickr8k test: {number(about['captions'])} captions ask "
+        f"{number(about['photographs'])} photographs. R@1 as a search shows its hits. ECE is "
+        "that of P of the first ten, where only the caption's own photograph counts as right; "
+        "others fit too, so that its change says more than its size. The directions of "
+        f"`int8x256` were fitted on reference queries and {number(about['fitted_on'])} "
+        "training photographs; how much these weigh beside the queries was chosen with a look "
+        "at this very split, among three values that hardly differed.",
+        figures.table(
+            ["--vectors", "bytes a picture", "R@1", "lost", "ECE", "moved by", "same verdict"],
+            [
+                [
+                    f"`{name}`",
+                    number(row["bytes"]),
+                    number(row["r1"], 2),
+                    number(row["r1_lost"], 2),
+                    fraction(row["ece"], 4),
+                    fraction(row["ece_moved"], 4),
+                    percent(row["same_verdict"], 1),
+                ]
+                for name, row in rows.items()
+            ],
+        ),
+        figures.source("compact_vectors"),
+    ]
+
+
+def passes() -> list[str]:
+    if not figures.exists("compact_vectors"):
+        return []
+    row = figures.load("compact_vectors")["speed"]
+    ways = {
+        "a plain pass, one thread": "pass_one_thread",
+        "search, one thread": "search_one_thread",
+        f"a plain pass, {row['threads']} threads": "pass",
+        f"search, {row['threads']} threads": "search",
+        f"search without numkong, {row['threads']} threads": "search_numpy",
+    }
+    return [
+        "## Exact search over bytes",
+        f"One query over {number(row['rows'])} rows of {row['width']} bytes, ways in turn. A "
+        "plain pass takes the largest 64-bit word of the same memory. The machine was shared: "
+        f"its load before was {row['load_before']} on {row['threads']} cores, so that the time "
+        "of the processor counts and not that of the clock.",
+        figures.table(
+            ["what", "processor, ms", "clock: fastest, ms", "clock: median, ms"],
+            [
+                [what, *(number(row[f"{key}_{kind}ms"], 1) for kind in KINDS)]
+                for what, key in ways.items()
+            ],
+        ),
+        f"A search runs at {percent(row['of_a_pass'])} of the speed of a pass "
+        f"({percent(row['of_a_pass_one_thread'])} with one thread): "
+        f"{number(row['gigabytes_a_second_a_core'], 1)} GB a second and core. "
+        f"{percent(figures.load('compact_vectors')['aim'])} was the aim. The processor "
+        f"is {row['processor']}.",
+        figures.command("python -m benchmarks.speed.compact_vectors"),
+    ]
+
+
+def shards() -> list[str]:
+    if not figures.exists("shards"):
+        return []
+    found = figures.load("shards")
+    return [
+        "## Shards",
+        f"{number(found['items'])} items, dealt to shards at random; {found['queries']} "
+        "captions ask. Merged: every shard returns its best 32 and its smallest hashed ids, "
+        "and one judgement follows. Alone: every shard judges by itself, and the surest answer "
+        "counts.",
+        figures.table(
+            [
+                "shards",
+                "largest difference of P, merged",
+                "verdicts changed, merged",
+                "difference of P, alone",
+                "verdicts changed, alone",
+            ],
+            [
+                [
+                    number(row["shards"]),
+                    fraction(row["largest_difference"], 4),
+                    percent(row["verdicts_changed"]),
+                    fraction(row["judged_alone_difference"], 3),
+                    percent(row["judged_alone_verdicts_changed"]),
+                ]
+                for row in found["shards"]
+            ],
+        ),
+        "How far P of the first hit moves from one sample to another, as a standard deviation: "
+        "over all queries, and for the tenth of them that moves most. Where the sample is a "
+        "small part of the gallery, as of 10⁹ items, its size no longer matters.",
+        figures.table(
+            ["sample", "deviation of P", "of 10⁹ items", "worst tenth", "verdicts that vary"],
+            [
+                [
+                    number(row["sample"]),
+                    fraction(row["deviation"], 4),
+                    fraction(row["deviation_unbounded"], 4),
+                    fraction(row["deviation_90"], 4),
+                    percent(row["verdicts_that_vary"], 1),
+                ]
+                for row in found["samples"]
+            ],
+        ),
+        enough(found),
+        figures.command("python -m benchmarks.quality.shards"),
+        figures.source("shards"),
+    ]
+
+
+def enough(found: dict[str, Any], most: float = 0.01) -> str:
+    """Which sample a billion items need; the error falls with the root of the sample."""
+    needed = [
+        row["sample"] * (row["deviation_unbounded"] / most) ** 2 for row in found["samples"]
+    ]
+    return (
+        f"By the root of the sample, a billion items need {number(round(min(needed), -2))} to "
+        f"{number(round(max(needed), -2))} sampled items for a deviation of "
+        f"{fraction(most, 2)}; a search samples {number(found['sample'])}."
+    )
+
+
+def engines() -> list[str]:
+    cells = figures.load("scale")["cells"] if figures.exists("scale") else {}
+    about = figures.load("scale") if cells else {}
+    rows = [_cell(size, name, cells) for size in SIZES for name in ENGINES]
+    return [
+        "## Engines beside each other",
+        "Vectors of 512 numbers: 1,000 real photographs, and beyond them vectors drawn around "
+        "real ones. Captions ask, one after the other and from 16 clients at once. The filter "
+        "leaves one item in ten. Every cell is a process of its own; memory is its peak, that "
+        "of a server not counted. "
+        + (
+            f"A cell may take {number(about['limit_s'])} s. The machine was shared, and the "
+            "load before each cell stands beside it: compare cells of similar load."
+            if about
+            else ""
+        ),
+        figures.table(
+            [
+                "vectors",
+                "engine",
+                "build, s",
+                "bytes each",
+                "p50, ms",
+                "p99, ms",
+                "recall@10",
+                "filtered",
+                "a second, 1 client",
+                "16 clients",
+                "memory, MB",
+                "load",
+            ],
+            rows,
+        ),
+        *([figures.source("scale")] if cells else []),
+    ]
+
+
+def _cell(size: int, name: str, cells: dict[str, Any]) -> list[str]:
+    head, cell = [number(size), ENGINES[name]], cells.get(f"{size} {name}")
+    if cell is None or "not_run" in cell:
+        why = "" if cell is None else f" ({cell['not_run']})"
+        run = COMMAND.format(size=size, engine=name)
+        return [*head, f"not run here{why}: `{run}`", *[""] * 9]
+    return [
+        *head,
+        number(cell["build_s"], 1),
+        number(cell["bytes_a_vector"]),
+        number(cell["p50_ms"], 1),
+        number(cell["p99_ms"], 1),
+        fraction(cell["recall"], 3),
+        fraction(cell["recall_filtered"], 3),
+        number(cell["a_second_1"], 1),
+        number(cell["a_second_16"], 1),
+        number(cell["memory_mb"]),
+        number(cell["load_before"], 1),
+    ]

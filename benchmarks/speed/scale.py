@@ -1,0 +1,204 @@
+"""Engines beside each other at 10^5, 10^6 and 10^7 vectors: build, bytes, latency, recall.
+
+    python -m benchmarks.speed.scale [--sizes 100000 1000000] [--engines ...] [--again]
+
+Vectors: the photographs of Flickr8k test in the 512 directions that `--vectors int8x256` keeps,
+and beyond them vectors drawn around real ones; captions of the test split ask. Engines: `exact`
+(float32), `int8` (bytes), `faiss` (flat), `postgres` (pgvector's HNSW on the server of
+AVOW_PG_DSN) and `milvus` (Milvus Lite, or the server of AVOW_MILVUS_URI). Every cell is a
+process of its own, whose memory is measured, and is kept when it is done: run it again to go
+on. A cell that takes longer than --limit seconds is stopped and listed as such.
+
+Recall at 10 is held against a plain product of all vectors; the filter leaves one item in ten.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from avow.core.places import avow_home
+from avow.core.vector_forms import CutBytes
+from avow.data.opening import open_dataset
+from avow.retrieval.encoders import projections
+from avow.retrieval.forms import one_form
+from benchmarks._lab import Lab
+from benchmarks._report import RESULTS, commit, keep
+from benchmarks.quality.shards import drawn_around
+from benchmarks.speed import scale_engines
+
+NAME = "scale"
+QUERIES, K, SEARCHES, CLIENTS = 60, 10, 30, 16
+TENTH = 10
+MADE_AT_ONCE = 50_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="*", default=[10**5, 10**6, 10**7])
+    parser.add_argument("--engines", nargs="*", default=list(scale_engines.ENGINES))
+    parser.add_argument("--cache", type=Path, default=avow_home() / "benchmarks" / "people")
+    parser.add_argument(
+        "--place", type=Path, default=Path(tempfile.gettempdir()) / "avow-scale"
+    )
+    parser.add_argument("--limit", type=int, default=900, help="seconds that a cell may take")
+    parser.add_argument("--again", action="store_true", help="measure cells again")
+    parser.add_argument("--cell", nargs=2, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.cell:
+        print(json.dumps(measured(chosen.place, int(chosen.cell[0]), chosen.cell[1])))
+        return
+    path = RESULTS / f"{NAME}.json"
+    cells = json.loads(path.read_text())["cells"] if path.exists() else {}
+    for size in chosen.sizes:
+        prepare(chosen.cache, chosen.place, size)
+        for engine in chosen.engines:
+            key = f"{size} {engine}"
+            if chosen.again or key not in cells:
+                cells[key] = run(chosen.place, size, engine, chosen.limit)
+                print(key, cells[key], flush=True)
+                about = {"commit": commit(), "dim": 512, "queries": QUERIES, "k": K}
+                keep(NAME, about | {"limit_s": chosen.limit, "cells": cells})
+
+
+def prepare(cache: Path, place: Path, size: int) -> None:
+    """Vectors, queries and the right answers of a size, made once."""
+    home = place / str(size)
+    if (home / "right.npz").exists():
+        return
+    home.mkdir(parents=True, exist_ok=True)
+    opened = Lab(cache)
+    split = open_dataset("flickr8k").splits["test"]
+    images = opened.photographs("flickr8k", list(split.files or ()))
+    form = CutBytes(projections.fitted(opened.encoder))
+    real, rng = form.turn(images), np.random.default_rng(0)
+    real /= np.linalg.norm(real, axis=1, keepdims=True)
+    texts = opened.texts([one_form(caption) for caption in split.captions])
+    queries = form.turn(texts[rng.choice(len(texts), QUERIES, False)])
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    best: list[tuple[np.ndarray, np.ndarray]] = []
+    few: list[tuple[np.ndarray, np.ndarray]] = []
+    with (home / "vectors").open("wb") as stream:
+        for start in range(0, size, MADE_AT_ONCE):
+            count = min(MADE_AT_ONCE, size - start)
+            block = drawn_around(real, len(real) + count, rng)[-count:]
+            if not start:
+                block[: min(count, len(real))] = real[:count]
+            block /= np.linalg.norm(block, axis=1, keepdims=True)
+            stream.write(block.tobytes())
+            ids, scores = np.arange(start, start + count), queries @ block.T
+            best.append(top(ids, scores))
+            few.append(top(ids[::TENTH], scores[:, ::TENTH]))
+    np.savez(home / "right.npz", queries=queries, plain=merged(best), filtered=merged(few))
+
+
+def top(ids: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :K]
+    return ids[order], np.take_along_axis(scores, order, 1)
+
+
+def merged(parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    ids = np.concatenate([ids for ids, _ in parts], 1)
+    scores = np.concatenate([scores for _, scores in parts], 1)
+    return np.take_along_axis(ids, np.argsort(-scores, axis=1, kind="stable")[:, :K], 1)
+
+
+def run(place: Path, size: int, engine: str, limit: int) -> dict[str, Any]:
+    """One cell in a process of its own."""
+    asked = [sys.executable, "-m", "benchmarks.speed.scale", "--place", str(place)]
+    asked += ["--cell", str(size), engine]
+    lacking = scale_engines.lacking(engine)
+    if lacking:
+        return {"not_run": lacking}
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"not_run": f"stopped after {limit} s"}
+    finally:
+        shutil.rmtree(place / "engine", ignore_errors=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return {"not_run": "it ended early: " + last[:160]}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def measured(place: Path, size: int, name: str) -> dict[str, Any]:
+    """Build an engine over the vectors, and ask it; runs in the child."""
+    vectors = np.memmap(place / str(size) / "vectors", np.float32, "r").reshape(size, -1)
+    with np.load(place / str(size) / "right.npz") as right:
+        queries, plain, filtered = (right[key] for key in ("queries", "plain", "filtered"))
+    home = place / "engine"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    load, started = os.getloadavg()[0], time.perf_counter()
+    engine = scale_engines.ENGINES[name](vectors, home)
+    built = time.perf_counter() - started
+    chosen = np.arange(0, size, TENTH)
+    recall = share(np.stack([engine.search(query, K, None) for query in queries]), plain)
+    few = share(np.stack([engine.search(query, K, chosen) for query in queries[:20]]), filtered)
+    times = []
+    for place_of in range(SEARCHES):
+        started = time.perf_counter()
+        engine.search(queries[place_of % len(queries)], K, None)
+        times.append(1000 * (time.perf_counter() - started))
+    figures: dict[str, Any] = {
+        "build_s": round(built, 1),
+        "bytes_a_vector": round(engine.bytes() / size),
+        "p50_ms": round(float(np.percentile(times, 50)), 2),
+        "p99_ms": round(float(np.percentile(times, 99)), 2),
+        "recall": round(recall, 4),
+        "recall_filtered": round(few, 4),
+    }
+    figures["a_second_1"] = round(throughput(engine, queries, 1), 1)
+    figures["a_second_16"] = round(throughput(engine, queries, CLIENTS), 1)
+    figures |= {"memory_mb": round(peak_memory()), "load_before": round(load, 1)}
+    engine.close()
+    return figures
+
+
+def peak_memory() -> float:
+    """Megabytes of this process alone; what `resource` tells counts those of its parent."""
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        pass  # another system than Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def share(found: np.ndarray, right: np.ndarray) -> float:
+    """Of the right answers, the part that was found."""
+    pairs = zip(found.tolist(), right.tolist(), strict=False)
+    return float(np.mean([len(set(one) & set(other)) / K for one, other in pairs]))
+
+
+def throughput(engine: scale_engines.Engine, queries: np.ndarray, clients: int) -> float:
+    """Searches a second of so many clients at once."""
+    each = max(2, SEARCHES // clients)
+
+    def ask() -> None:
+        for place in range(each):
+            engine.search(queries[place % len(queries)], K, None)
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    started = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return clients * each / (time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    main()
