@@ -128,7 +128,9 @@ def test_two_gathered_processes_learn_what_one_does(gradients, tmp_path):
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, rtol=1e-3, atol=2e-3, msg=name)
     logs = [run / "log.jsonl" for run in (tmp_path / "alone", gradients / "shared")]
-    losses = [[json.loads(line)["loss"] for line in log.open()] for log in logs]
+    losses = [
+        [json.loads(line)["loss"] for line in log.read_text().splitlines()] for log in logs
+    ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 

@@ -99,7 +99,7 @@ def trained(
         raise SystemExit(done.stderr[-3000:])
     run = place / name
     state = torch.load(run / (run / "last").read_text() / "training.pt", weights_only=True)
-    lines = [json.loads(line) for line in (run / "log.jsonl").open()]
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     return {
         "losses": [line["loss"] for line in lines],
         "rsum": lines[-1]["dev"]["rsum"],
