@@ -1,7 +1,7 @@
 """Run by test_parallel.py: two processes, and the training gradients that they share.
 
-Then, in the same two processes, the training runs of the recipes `apart` and `gathered`. The
-processes are forked, so that what both need is imported once; torchrun would start them anew.
+Then, in the same two processes, the training runs of three recipes. The processes are forked,
+so that what both need is imported once; torchrun would start them anew.
 """
 
 import os
@@ -40,7 +40,7 @@ def learn(rank: str) -> NoReturn:
     for name, (gather, method) in CASES.items():
         found = gradient(accelerator, gather, method)
         torch.save(found, where / f"{name}-{accelerator.process_index}.pt")
-    for name, more in (("apart", []), ("gathered", ["--json"])):
+    for name, more in (("apart", []), ("gathered", ["--json"]), ("shared", [])):
         words = ["train", str(where / f"{name}.toml"), "--out", str(where / name), *more]
         app([*words, "--device", "cpu"], standalone_mode=False)
     if dist.is_initialized():  # threads of gloo that outlive the process abort it

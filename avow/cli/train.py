@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from avow.cli._options import AsJson, Features
+from avow.cli._options import AsJson
 
 Loss = Annotated[
     str | None,
@@ -21,7 +21,9 @@ RecipeSettings = Annotated[
 
 def train(
     recipe: Annotated[str, typer.Argument(help="Recipe name or .toml file.")],
-    features: Features = None,
+    features: Annotated[
+        str | None, typer.Option(help="Folder made by `avow features`, or its URL (s3, gs, …).")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; default runs/NAME.")] = None,
     loss: Loss = None,
     seed: Annotated[int | None, typer.Option(help="Another seed than the recipe's.")] = None,

@@ -116,7 +116,7 @@ def recover(path: Path) -> None:
     backup = _backup_path(path)
     if not backup.is_dir():
         return
-    with suppress(OSError), _locked(backup):
+    with suppress(OSError), locked(backup):
         if backup.is_dir():  # otherwise its writer has finished in the meantime
             _discard(path)
             os.rename(backup, path)
@@ -129,7 +129,7 @@ def _replace_by_moving(path: Path, fresh: Path) -> None:
     While `.NAME.kept` exists it is the folder that counts.
     """
     backup = _backup_path(path)
-    with _locked(path):
+    with locked(path):
         try:
             os.rename(path, backup)
         except OSError as error:
@@ -243,7 +243,7 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Wait for a lock on a folder; it ends with the process, however that ends."""
     if fcntl is None:
         yield

@@ -9,9 +9,12 @@ from typing import Any
 from avow.assembly.model import Model
 from avow.assembly.recipe import Recipe
 from avow.core.errors import BadRecipe
+from avow.core.storage import is_url
+from avow.data.fetched import fetched
 from avow.training import loop
 from avow.training.pixel_setup import PixelCourse, enrol_photographs
 from avow.training.setup import Course, enrol, open_data, open_features
+from avow.training.shared_statistics import share_statistics
 from avow.training.state import check_run, open_run
 
 
@@ -44,7 +47,7 @@ def train(
     """Train a recipe; the best checkpoint by dev rSum is kept in the run folder.
 
     recipe: a name that `avow recipes` lists, or a .toml file. out: the run folder; default
-    runs/NAME. features: a folder made by `avow features`. changes: settings such as
+    runs/NAME. features: a folder made by `avow features`, or its URL. changes: settings such as
     "train.seed=1". loss: another loss than the recipe's, with its defaults. resume: continue
     a run that was stopped. device: "cpu", or empty for the best one.
 
@@ -62,6 +65,8 @@ def train(
     model, course = _enrolled(chosen, features)
     if first:
         open_run(run, chosen, resume)  # after everything that may be refused
+    if chosen.train.gather:
+        share_statistics(model.views)
     reached = loop.train(
         model, course, run, resume=resume, progress=progress, device=device or None
     )
@@ -74,6 +79,8 @@ def _enrolled(
     """The model and what it learns from: photographs where the recipe names them."""
     if not recipe.train.photographs:
         dataset = open_data(recipe)
+        if features is not None and is_url(str(features)):
+            features = fetched(str(features))
         store = open_features(recipe, dataset, None if features is None else Path(features))
         return enrol(recipe, dataset, store)
     if features is not None:

@@ -11,6 +11,7 @@ from benchmarks.pages import (
     audit,
     consistency,
     explain,
+    many_machines,
     noise,
     papers,
     people,
@@ -45,6 +46,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "speed": speed.render,
     "serving": serving.render,
     "product": product.render,
+    "many-machines": many_machines.render,
     "scale": scale.render,
 }
 

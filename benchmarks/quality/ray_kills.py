@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,40 +93,45 @@ def one_round(
     counts: Counter[str],
 ) -> None:
     """Index until it is done, killing meanwhile while there are `more` to kill."""
-    running = command(data, index, cluster.address)
+    running, before = command(data, index, cluster.address), ""
+
+    def is_at_work() -> bool:
+        """Something must get done between two turns, or a round never ends."""
+        return ingested(index) != before and bool(cluster.workers())
+
     while True:
-        before = ingested(index)
         if not more():
             code = running.wait(PATIENCE)
-        elif not wait_until(running, lambda: bool(cluster.workers())):
+        elif not wait_until(running, is_at_work):
             raise SystemExit("no worker has begun")
         else:
-            time.sleep(draw.random())
             code = running.poll()
-        if code is not None:
-            if code == 0:
-                return
-            told = index.with_suffix(".txt").read_text()[-3000:]
-            if code != -signal.SIGKILL and "run the same command again" not in told:
-                raise SystemExit(f"avow index ended with {code}:\n{told}")
-            running = command(data, index, cluster.address)
+        if code is None:
+            before = ingested(index)
+            for kind in KINDS:  # close together, so that they meet each other's repairs
+                time.sleep(draw.random())
+                if more() and running.poll() is None:
+                    counts[kind] += kill(kind, running, cluster, draw)
             continue
-        kind = min(KINDS, key=lambda one: (counts[one], one != "worker"))
-        if kind == "worker":
-            counts[kind] += cluster.kill_worker(draw.randrange(8))
-        elif kind == "node":
-            cluster.kill_node(draw.randrange(len(cluster.nodes)))
-            counts[kind] += 1
-        else:
-            running.send_signal(signal.SIGKILL)
-            if running.wait() == -signal.SIGKILL:
-                counts[kind] += 1
-        # something must get done between two kills, or a round never ends
-        wait_until(running, partial(has_gone_on, index, before))
+        if code == 0:
+            return
+        told = index.with_suffix(".txt").read_text()[-3000:]
+        if code != -signal.SIGKILL and "run the same command again" not in told:
+            raise SystemExit(f"avow index ended with {code}:\n{told}")
+        running = command(data, index, cluster.address)
 
 
-def has_gone_on(index: Path, before: str) -> bool:
-    return ingested(index) != before
+def kill(
+    kind: str, running: subprocess.Popen[bytes], cluster: Nodes, draw: random.Random
+) -> bool:
+    """Whether something was killed."""
+    if kind == "worker":
+        return cluster.kill_worker(draw.randrange(8))
+    if kind == "node":
+        cluster.kill_node(draw.randrange(len(cluster.nodes)))
+        return True
+    running.send_signal(signal.SIGKILL)
+    return running.wait() == -signal.SIGKILL
 
 
 def ingested(index: Path) -> str:
