@@ -20,9 +20,9 @@ from benchmarks.quality import ray_kills
 LONG = bool(os.environ.get("AVOW_LONG_TESTS"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_worker_costs_nothing(tmp_path):
-    """One worker; in the long form workers, nodes and the command, five times each."""
+    """A cluster takes most of a minute to start. Workers, nodes and the command are killed."""
     kills = 15 if LONG else 1
     data = ray_kills.write_data(tmp_path, shards=20 if LONG else 6, pictures=4)
     with warnings.catch_warnings():

@@ -116,7 +116,7 @@ class SharedStore(Store):
     """One named index in a database; a handle may be used by several threads."""
 
     kind: str
-    """How addresses begin: "postgres", "milvus"."""
+    """How addresses begin, such as "postgres"."""
 
     def __init__(self, name: str):
         self.name = checked_name(self.kind, name)

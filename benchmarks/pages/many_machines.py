@@ -79,8 +79,9 @@ def training() -> str:
     said = (
         f"SGR by TCL, {kept['epochs']} epochs with {kept['batch']} pairs a step in all, by "
         "torchrun and `train.gather=true`; nothing is drawn at random in a step. Batch "
-        "normalisation sees the batch of all processes. Without that, each process "
-        "normalises over its own half, and the model is another one."
+        "normalisation sees the batch of all processes, or of each process alone. The last "
+        "digits of sums differ between one process and two, and Adam enlarges that from step "
+        "to step, so that weights and dev figures are near each other and not equal."
     )
     names = {
         "one": "one process",

@@ -1,10 +1,8 @@
 """The page "on paper to a billion": its figures follow from measured unit costs and prices."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from avow.cli.index import index
 from benchmarks.pages import figures
 from benchmarks.pages.figures import number
 
@@ -156,39 +154,31 @@ def breaks(units: Units) -> list[list[str]]:
         [
             "10⁸",
             "indexing on one machine, and exact search on one machine (seconds)",
-            "several machines that index; a graph (PostgreSQL or Milvus), or shards that each "
-            "compare their part",
+            "several machines that index; a graph (PostgreSQL), or shards that each compare "
+            "their part",
         ],
         [
             "10⁹",
             "one machine's memory for the vectors, and the time to read the pictures at all",
-            "a Milvus cluster; the judgement stays one, over merged similarities and one "
-            "sample",
+            "a cluster of an engine that this version has no store for; the judgement stays "
+            "one, over merged similarities and one sample",
         ],
     ]
 
 
 def commands() -> list[str]:
-    """For each size, with the options that `avow index` has."""
-    options = inspect.signature(index).parameters
-    ray = " --ray auto" if "ray" in options else ""
-    archive = "s3://archive" if ray else "/archive"
-    lines = [
+    return [
         "10⁷ on one machine:",
         figures.command(
             "pip install 'avow[fast]'",
             "avow index /archive --vectors int8x256",
             "avow serve",
         ),
-        "10⁸ with PostgreSQL, which several machines search:",
+        "10⁸ with PostgreSQL, into which several machines index and which several search:",
         figures.command(
             "export AVOW_PG_DSN=postgresql://db/avow",
-            f"avow index {archive} --engine pgvector{ray}",
-            "avow serve",
+            "avow index /archive/part --index postgres:archive --engine hnsw",
+            "avow serve --index postgres:archive",
         ),
+        "10⁹ needs a cluster that no command of this version fills.",
     ]
-    if "store" in options:
-        milvus = f"avow index {archive} --store milvus{ray}"
-        cluster = figures.command("export AVOW_MILVUS_URI=http://milvus:19530", milvus)
-        return [*lines, "10⁹ with a Milvus cluster:", cluster]
-    return [*lines, "10⁹ needs a cluster that no command of this version fills."]
