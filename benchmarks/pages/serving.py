@@ -10,8 +10,9 @@ def render() -> str:
     return figures.page(
         "Results: serving by many",
         "Two servers (`avow serve`) open one store and stand behind a small proxy, which asks "
-        "each of them twice a second whether it is ready and does what `deploy/haproxy.cfg` "
-        f"tells HAProxy. {found['clients']} clients search {found['pictures']} pictures and "
+        "each of them twice a second whether it is ready. A search that failed goes to the "
+        "other server; feedback is never sent twice, even where it cannot have arrived. "
+        f"{found['clients']} clients search {found['pictures']} pictures and "
         "tick answers without a pause and never ask twice. Each fault lasts "
         f"{number(found['held_seconds'])} seconds and is then mended.",
         "A wrong answer is one whose verdict, items or probabilities differ from those before "
@@ -22,8 +23,8 @@ def render() -> str:
         *parts,
         figures.command("python -m benchmarks.serving.topology FOLDER"),
         f"The machine had other work: its load was {number(found['load_before'], 1)} on "
-        f"{found['machine']['cores']} cores before the run, so the times are longer than on a "
-        "machine of one's own; the counts do not depend on it.",
+        f"{found['machine']['cores']} cores before the run, so the times are longer and the "
+        "requests fewer than on a machine of one's own.",
         figures.source("topology"),
     )
 
