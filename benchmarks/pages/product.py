@@ -100,8 +100,9 @@ def paint() -> str:
     return (
         f"{table}\n\nOver {kept['rounds']} visits on loopback, each by a browser that was just "
         f"started; the load was {number(kept['load_before'])} on {cores} cores, and "
-        "the time on the wall grows with it. 60 KB of scripts are the most that a test allows, "
-        "and a first paint within 0.5 s on a machine that does nothing else is the aim."
+        "the time on the wall grows with it. `tests/test_page_controls.py` limits the size of "
+        "the scripts; a first paint within half a second on a machine that does nothing else "
+        "is the aim."
     )
 
 
