@@ -12,7 +12,7 @@ from avow.retrieval.indexing import index_folders
 from benchmarks.speed import server_health
 from benchmarks.torture._batch import Batch
 
-PROMISE = "Health is told within 100 ms (p99), and there is no 5xx but 503, whatever runs."
+PROMISE = "Health is told and there is no 5xx but 503, whatever runs; how soon is measured."
 PROOF = (
     "A server with pictures and a table of texts is asked for `/api/health` over new "
     "connections, while others search and fetch thumbnails, filter at the limit of the cost, "
