@@ -274,8 +274,9 @@ def make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync(folder.parent)
+    with room_needed(folder):
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
 
 
 def _sync_all(folder: Path) -> None:

@@ -20,7 +20,6 @@ FORMS = ("float32", "float16", "int8", "int8x256")
 """In the order of their numbers in a catalogue."""
 KEPT = 256
 """Numbers that int8x256 keeps for each view."""
-WEIGHT_OF_ITEMS = 0.5
 _STEPS = 127
 _WIDEST = 6
 """Standard deviations of a turned number that a byte reaches; what lies beyond is cut."""
@@ -127,19 +126,14 @@ def rounded_queries(
 
 
 def fit_projection(
-    queries: Float32[np.ndarray, "queries dim"],
-    views: int,
-    items: Float32[np.ndarray, "items dim"] | None = None,
-    weight: float = WEIGHT_OF_ITEMS,
+    queries: Float32[np.ndarray, "queries dim"], views: int
 ) -> Float32[np.ndarray, "kept dim"]:
     """The directions that hold most of some queries, turned to be of one size.
 
     A similarity is the sum over directions of query times item: where queries have nothing,
-    an item's number changes no similarity. items: theirs count too, with this weight.
+    an item's number changes no similarity.
     """
     spread = queries.T.astype(np.float64) @ queries / max(1, len(queries))
-    if items is not None and len(items):
-        spread += weight * (items.T.astype(np.float64) @ items) / len(items)
     kept = min(KEPT * views, len(spread))
     directions = np.linalg.eigh(spread)[1][:, ::-1][:, :kept].astype(np.float32)
     return np.ascontiguousarray(_spread(directions, _signs(kept)).T)

@@ -155,8 +155,8 @@ def index_folders(
     if isinstance(encoder, Deferred) and plain:
         if (nothing := unchanged(folders, index, encoder, how.fps)) is not None:
             return nothing
-    _make_folder(index)
     read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
+    _make_folder(index)
     with only_writer(index), sentences(index), warnings.catch_warnings():
         # set once for all threads: warnings of image decoders do not concern the user
         warnings.simplefilter("ignore")

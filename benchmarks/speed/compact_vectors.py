@@ -8,8 +8,7 @@ counts as right, which is strict: others fit as well, so that the error is large
 difference between the forms is what counts. Speed: one query over rows of bytes, in turn with a
 plain pass over the same memory (the largest of its 64-bit words) in the same number of threads.
 Time is that of the processor, which other programs change little, and that of the clock.
---only-speed keeps the figures of quality that were measured before. How much pictures weigh in
-the projection of int8x256 is compared on Flickr8k dev, where it is to be chosen.
+--only-speed keeps the figures of quality that were measured before.
 """
 
 import os
@@ -19,7 +18,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,7 @@ from avow.core import byte_products
 from avow.core.background import Background
 from avow.core.places import avow_home
 from avow.core.queries import QueryBatch
-from avow.core.vector_forms import CutBytes, Plain, TurnedBytes, VectorForm, fit_projection
+from avow.core.vector_forms import CutBytes, Plain, TurnedBytes, VectorForm
 from avow.data.opening import open_dataset
 from avow.metrics.calibration import expected_calibration_error
 from avow.retrieval.commonness import commonness
@@ -49,10 +47,6 @@ NAME = "compact_vectors"
 SHOWN, BINS = 10, 15
 AIM = 0.8
 """Of the speed of a plain pass."""
-WEIGHTS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
-"""Of pictures beside queries, compared on dev."""
-FITTED_ON = 2048
-"""Photographs that `scripts/default_projection` takes unless told otherwise."""
 ASKED = {"captions": 5000, "photographs": 1000}
 """Of Flickr8k test."""
 MADE_AT_ONCE = 2**17
@@ -63,62 +57,23 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=avow_home() / "benchmarks" / "people")
     parser.add_argument("--only-speed", action="store_true")
     chosen = parser.parse_args()
-    if chosen.only_speed:
-        told = {key: read(NAME)[key] for key in ("forms", "weights")}
-    else:
-        lab = Lab(chosen.cache)
-        told = {"weights": by_weight(lab), "forms": quality(lab)}
-    for rows in told.values():
-        for name, row in rows.items():
-            print(name, row, flush=True)
+    forms = read(NAME)["forms"] if chosen.only_speed else quality(Lab(chosen.cache))
+    for name, row in forms.items():
+        print(name, row, flush=True)
     found = speed(chosen.rows, chosen.width, chosen.k, chosen.rounds)
     for name, value in found.items():
         print(f"{name}: {value}")
-    about = {"commit": commit(), "aim": AIM, "fitted_on": FITTED_ON, **ASKED}
-    print("->", keep(NAME, about | told | {"speed": found}))
-
-
-@dataclass(frozen=True)
-class Gallery:
-    """Photographs of Flickr8k, and the captions that ask for them."""
-
-    images: np.ndarray
-    queries: Queries
-    usual: Background
-
-    @classmethod
-    def of(cls, lab: Lab, part: str) -> "Gallery":
-        split = open_dataset("flickr8k").splits[part]
-        images = lab.photographs("flickr8k", list(split.files or ()), part)
-        asked = [one_form(caption) for caption in split.captions]
-        queries = Queries(asked, lab.texts(asked), split.image_of)
-        return cls(images, queries, lab.usual(images))
-
-
-def by_weight(lab: Lab) -> dict[str, Any]:
-    """Dev: R@1 and ECE by how much pictures weigh in the projection beside queries."""
-    dev, policy = Gallery.of(lab, "dev"), Policy.load(lab.encoder.home / "trust-text.json")
-    files = list(open_dataset("flickr8k").splits["train"].files or ())
-    pictures = training_photographs(lab, files, FITTED_ON)
-    rows = {"float32": judged(lab, policy, dev.images, dev.usual, dev.queries)[0]}
-    for weight in WEIGHTS:
-        form = CutBytes(fit_projection(lab.bank, lab.encoder.views, pictures, weight))
-        kept = form.decode(form.encode(dev.images))
-        rows[f"{weight:g}"] = judged(lab, policy, kept, dev.usual, dev.queries)[0]
-    return rows
-
-
-def training_photographs(lab: Lab, files: list[Path], count: int) -> np.ndarray:
-    """Those that the shipped projection is fitted on."""
-    drawn = np.random.default_rng(0).choice(len(files), count, replace=False)
-    return lab.photographs("flickr8k", [files[n] for n in np.sort(drawn)], "train-drawn")
+    about = {"commit": commit(), "aim": AIM, **ASKED}
+    print("->", keep(NAME, about | {"forms": forms, "speed": found}))
 
 
 def quality(lab: Lab) -> dict[str, Any]:
     """A row per form, with what it differs by from float32."""
-    test = Gallery.of(lab, "test")
-    images, queries, usual = test.images, test.queries, test.usual
-    policy = Policy.load(lab.encoder.home / "trust-text.json")
+    split = open_dataset("flickr8k").splits["test"]
+    images = lab.photographs("flickr8k", list(split.files or ()))
+    asked = [one_form(caption) for caption in split.captions]
+    queries = Queries(asked, lab.texts(asked), split.image_of)
+    policy, usual = Policy.load(lab.encoder.home / "trust-text.json"), lab.usual(images)
     dim, views = lab.encoder.dim, lab.encoder.views
     forms: list[VectorForm] = [
         Plain(dim),
