@@ -337,6 +337,8 @@ def _text_reader(index: Path, asked: bool | None, rebuild: bool) -> ReadText | N
     """What reads text in pictures: where that is asked for, or the index remembers it."""
     if asked is not None:
         return open_reader() if asked else None
+    if not index.is_dir():
+        return None  # nothing is remembered yet
     try:
         return open_reader(remembered=True) if reads_text(index) else None
     except WrongIndex:
