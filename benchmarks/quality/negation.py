@@ -27,7 +27,7 @@ from avow.data.opening import dataset_file, open_dataset
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.question import only_text
-from avow.retrieval.request import Request
+from avow.retrieval.request import Page, Request
 from avow.retrieval.search import Retriever
 from avow.study.short_queries import read_objects, with_article
 from avow.trust.coherence import log_odds
@@ -161,7 +161,7 @@ def both(
     policy, question = retriever.policy("text"), only_text(other)
     assert policy is not None
     vector = question.vector(retriever.encoder)
-    request = Request({}, "text", vector, "image", LOOKED_AT, asked=question.asked)
+    request = Request({}, "text", vector, "image", Page(LOOKED_AT), asked=question.asked)
     ids = np.array([hit.id for hit in hits], np.int64)
     wanted = np.array([hit.p_relevant for hit in hits], float)
     return (
