@@ -16,10 +16,12 @@ checked_shapes.install()  # before anything imports the package
 gc.disable()  # until all is collected: what is imported stays
 
 from browser import browser, pages, visit  # noqa: E402
-from databases import away, server  # noqa: E402
+from databases import away, milvus_lite, milvus_server, server  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-__all__ = ["away", "browser", "pages", "server", "visit"]  # fixtures
+__all__ = [  # fixtures
+    *("away", "browser", "milvus_lite", "milvus_server", "pages", "server", "visit"),
+]
 
 TIERS = ("data", "browser")
 RAN = ("passed", "failed", "xfailed", "xpassed")
