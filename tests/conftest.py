@@ -20,7 +20,13 @@ from databases import away, milvus_lite, milvus_server, server  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 __all__ = [  # fixtures
-    *("away", "browser", "milvus_lite", "milvus_server", "pages", "server", "visit"),
+    "away",
+    "browser",
+    "milvus_lite",
+    "milvus_server",
+    "pages",
+    "server",
+    "visit",
 ]
 
 TIERS = ("data", "browser")

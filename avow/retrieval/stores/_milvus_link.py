@@ -152,8 +152,8 @@ class Link:
             if where is not None and not lost:
                 raise BadQuery(
                     f"The filter {where.text[:200]!r} cannot be compared by Milvus "
-                    f"({message}). Expected a simpler one; use '=' in place of '~', and ordinary "
-                    "letters."
+                    f"({message}). Expected a simpler one; use '=' in place of '~', and "
+                    "ordinary letters."
                 ) from error
             raise (Unavailable if lost else WrongIndex)(
                 f"Milvus cannot be used ({message}). Expected a running server; check "

@@ -77,8 +77,10 @@ class Milvus(SharedStore):
             return None
 
         def ask(client: Any) -> tuple[dict[str, str], dict[str, Any]]:
-            if not (self.generation or client.has_collection(self._notes, **PATIENCE)):
-                return {}, {}
+            if not self.generation:
+                if not client.has_collection(self._notes, **PATIENCE):
+                    return {}, {}
+                client.load_collection(self._notes, **PATIENCE)
             keys = ["published", noting.NOTED, _stamp_of(self.generation)]
             state = noting.read_keys(client, self._notes, noting.STATE, keys)
             shown = json.loads(state.get("published", "{}"))
