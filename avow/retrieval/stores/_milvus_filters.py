@@ -20,8 +20,10 @@ NOWHERE = 1000.0
 _EVERYTHING = "id >= 0"
 _LARGEST = 2**63 - 1
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_VEIL = {code: 0xE000 + code for code in (*range(32), *map(ord, "%_\\\"'"), 127)}
-"""Letters that are kept as letters of the private area of Unicode."""
+_VEILED = (*range(32), *map(ord, "%_\\\"'"), 127)
+_VEIL = {code: 0xE000 + code for code in _VEILED}
+_VEIL |= {0xE000 + code: 0xF0000 + code for code in _VEILED}
+"""Letters that are kept as others of the private areas of Unicode, and those of the first."""
 _WHOLE = ("size", "width", "height")
 
 

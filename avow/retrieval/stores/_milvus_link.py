@@ -25,7 +25,7 @@ _CONNECT = 3.0
 """Seconds to wait for a server."""
 _UNFLUSHED = 1000
 """Rows that Milvus Lite may keep as they came; such rows are slow to search."""
-_NO_COLLECTION = 100
+_NO_COLLECTION, _NOT_LOADED = 100, 101
 _GUARD = threading.RLock()
 
 
@@ -63,7 +63,8 @@ class Link:
         self._token = token or os.environ.get("AVOW_MILVUS_TOKEN", "")
         self._client: Any = None
         self._end: Callable[[], object] = lambda: None
-        for name in ("pymilvus", "milvus_lite"):
+        self._loaded: set[str] = set()
+        for name in ("pymilvus", "milvus_lite", "grpc._server"):
             # they would repeat on stderr what the sentence of the error says
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
@@ -74,10 +75,25 @@ class Link:
 
     def use(self, work: Callable[[Any], T], where: Where | None = None) -> T:
         """Do something with a client; where: the filter in it. All of it may be repeated."""
+        from pymilvus.exceptions import MilvusException
+
         with self._sentences(where):
             client = self._opened()
             with _FILES[self._uri].lock if self.is_lite else nullcontext():
-                return work(client)
+                try:
+                    return work(client)
+                except MilvusException as error:
+                    if not _is_not_loaded(error):
+                        raise
+                    for collection in self._loaded:  # the server was started anew
+                        if client.has_collection(collection, **PATIENCE):
+                            client.load_collection(collection, **PATIENCE)
+                    return work(client)
+
+    def load(self, client: Any, collection: str) -> None:
+        """Make a collection ready to be read; it stays so."""
+        self._loaded.add(collection)
+        client.load_collection(collection, **PATIENCE)
 
     def wrote(self, client: Any, collection: str, rows: int) -> None:
         """Milvus Lite searches rows quickly once they are in a file of their own."""
@@ -169,6 +185,11 @@ def _is_away(error: Any) -> bool:
     code = error.code
     away = isinstance(error, ConnectError | MilvusUnavailableException)
     return away or isinstance(code, grpc.StatusCode) or "Fail connecting" in str(error)
+
+
+def _is_not_loaded(error: Any) -> bool:
+    told = str(error.message)
+    return error.code == _NOT_LOADED or "not loaded" in told or "in state 'released'" in told
 
 
 def _message(error: Exception) -> str:

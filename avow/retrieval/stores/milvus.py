@@ -80,7 +80,7 @@ class Milvus(SharedStore):
             if not self.generation:
                 if not client.has_collection(self._notes, **PATIENCE):
                     return {}, {}
-                client.load_collection(self._notes, **PATIENCE)
+                self._link.load(client, self._notes)
             keys = ["published", noting.NOTED, _stamp_of(self.generation)]
             state = noting.read_keys(client, self._notes, noting.STATE, keys)
             shown = json.loads(state.get("published", "{}"))
@@ -104,15 +104,16 @@ class Milvus(SharedStore):
     def use(self, current: Current) -> None:
         self.generation, self._about = current.generation, current.manifest
         self._counts = {}
-        self._link.use(lambda client: client.load_collection(self._rows(), **PATIENCE))
+        self._link.use(lambda client: self._link.load(client, self._rows()))
 
     def prepare(self, manifest: Mapping[str, Any], anew: bool) -> None:
-        if manifest["half"] and self._link.is_lite:
-            raise no_half_vectors()
         model = manifest["fingerprint"]
 
         def make(client: Any) -> tuple[int, dict[str, Any]]:
+            if manifest["half"] and "lite" in client.get_server_version():
+                raise no_half_vectors()
             make_notes(client, self._notes)
+            self._link.load(client, self._notes)
             current = self.current()
             published = 0 if current is None else current.generation
             noted = noting.read(client, self._notes, _GENERATIONS)
@@ -129,7 +130,7 @@ class Milvus(SharedStore):
 
         def tidy(client: Any) -> None:
             """What a killed writer left undone: tombstones, and that readers look again."""
-            client.load_collection(self._rows(), **PATIENCE)
+            self._link.load(client, self._rows())
             client.delete(self._rows(), filter=f"shown == {TOMBSTONE}", **PATIENCE)
             self._stamp(client)
 
