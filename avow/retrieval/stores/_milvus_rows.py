@@ -97,12 +97,7 @@ def create(
     )
 
 
-def cells_of(
-    row: Row,
-    vector: Float32[np.ndarray, " dim"],
-    usual: Float32[np.ndarray, " numbers"],
-    half: bool,
-) -> dict[str, Any]:
+def cells_of(row: Row, vector: np.ndarray, usual: np.ndarray, half: bool) -> dict[str, Any]:
     latitude, longitude, duration = place_and_length(row)
     folder, name = posixpath.split(row.path)
     tags = [tag[:_TAG] for tag in row.tags[:_MOST_TAGS]]

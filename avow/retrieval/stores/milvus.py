@@ -16,15 +16,9 @@ import numpy as np
 
 from avow.core.errors import WrongIndex
 from avow.core.searching import Nearest, Queries
-from avow.core.shapes import Float32, Int64
-from avow.retrieval.store_contract import (
-    FORMAT,
-    Current,
-    Present,
-    Row,
-    SharedStore,
-    Stored,
-)
+from avow.core.shapes import Int64
+from avow.retrieval import store_contract as contract
+from avow.retrieval.store_contract import FORMAT, Current, Filter, Row, SharedStore, Stored
 from avow.retrieval.stores import _milvus_notes as noting
 from avow.retrieval.stores._milvus_filters import (
     TOMBSTONE,
@@ -173,8 +167,8 @@ class Milvus(SharedStore):
     def put(
         self,
         rows: Sequence[Row],
-        vectors: Float32[np.ndarray, "items dim"],
-        usual: Float32[np.ndarray, "items numbers"],
+        vectors: contract.Vectors,
+        usual: contract.Usual,
         gone: Sequence[int] = (),
     ) -> None:
         half, dim = bool(self._about["half"]), self._about["dim"]
@@ -202,7 +196,7 @@ class Milvus(SharedStore):
         self._counts = {}
         self._link.use(write)
 
-    def files(self, below: Sequence[str]) -> Iterator[Present]:
+    def files(self, below: Sequence[str]) -> Iterator[contract.Present]:
         places = [beginning(os.path.join(folder, "")) for folder in below]
         places += [f"path == {literal(folder)}" for folder in below]
         condition = f"shown != {TOMBSTONE} and ({' or '.join(places)})"
@@ -216,7 +210,7 @@ class Milvus(SharedStore):
             versions = {(row["size"], row["mtime_ns"], row["file_content"]) for row in rows}
             whole = len(versions) == 1 and len(rows) == max(row["file_items"] for row in rows)
             about = (first["size"], first["mtime_ns"], first["file_content"])
-            yield Present(path, *about, whole, ids)
+            yield contract.Present(path, *about, whole, ids)
 
     def read(self, ids: Sequence[int]) -> Stored:
         wanted = [int(number) for number in ids]
@@ -249,12 +243,7 @@ class Milvus(SharedStore):
         return np.array(found, np.int64)
 
     def search(
-        self,
-        queries: Queries,
-        k: int,
-        where: Where | None,
-        kind: str,
-        passing: int | None = None,
+        self, queries: Queries, k: int, where: Filter, kind: str, passing: int | None = None
     ) -> Nearest:
         condition = self._expression(where, kind)
         wanted = k if passing is None else min(k, passing)
