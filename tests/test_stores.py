@@ -4,11 +4,11 @@ import json
 import os
 import shutil
 import threading
-import uuid
 from pathlib import Path
 
 import numpy as np
 import pytest
+from databases import empty_store
 from encoders import ColourEncoder, picture
 from PIL import Image
 
@@ -17,7 +17,7 @@ from avow.core.errors import BadData, BadQuery, WrongIndex
 from avow.data.readers import sample
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
-from avow.retrieval.opening import open_library, open_shared
+from avow.retrieval.opening import open_library
 from avow.retrieval.search import Retriever
 from avow.retrieval.store_contract import item_id
 
@@ -38,12 +38,8 @@ def place(request, monkeypatch):
     """The address of an empty store of each kind."""
     kind = request.param
     monkeypatch.setenv("AVOW_PG_DSN", request.getfixturevalue("server"))
-    address = Path(f"{kind}:test_{uuid.uuid4().hex[:12]}")
-    yield address
-    store = open_shared(address)
-    assert store is not None
-    store.drop()
-    store.close()
+    with empty_store(kind) as address:
+        yield address
 
 
 @pytest.fixture
