@@ -4,14 +4,17 @@ import os
 import signal
 import tempfile
 import time
+import uuid
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from avow.core.errors import WrongIndex
 from avow.indexes.pgvector import make_ready
+from avow.retrieval.opening import open_shared
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +51,17 @@ def away(server):
     (running,) = pgserver.PostgresServer._instances.values()
     yield running
     running.ensure_postgres_running()
+
+
+@contextmanager
+def empty_store(kind: str) -> Iterator[Path]:
+    """The address of a store that nobody has, dropped at the end."""
+    address = Path(f"{kind}:test_{uuid.uuid4().hex[:12]}")
+    yield address
+    store = open_shared(address)
+    assert store is not None
+    store.drop()
+    store.close()
 
 
 def _soon_says(log: Path, words: str) -> bool:

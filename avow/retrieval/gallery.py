@@ -1,9 +1,10 @@
 """What a search may find: the items that are left, and a fixed sample of them.
 
 Trust looks at the whole gallery, and a sample of 2,048 stands for it at a cost that does not
-grow: small galleries are looked at whole. The sample is that of the smallest hashed numbers,
-so the same question gets the same answer, and many shards draw the sample that one would
-(`trust/shards.py`). A filter makes a gallery of its own, whose K is what the filter leaves.
+grow: small galleries are looked at whole. The sample is that of the smallest hashes of what the
+items are, so the same question gets the same answer in every store, and many shards draw the
+sample that one would (`trust/shards.py`). A filter makes a gallery of its own, whose K is what
+the filter leaves.
 """
 
 import math

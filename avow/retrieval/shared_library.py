@@ -71,7 +71,9 @@ class SharedLibrary(OpenIndex):
         self._place.cleanup()
 
     def __len__(self) -> int:
-        """Counted once for each state of the store."""
+        """As the store keeps it with its stamp; else counted once for each state."""
+        if self._current.size is not None:
+            return self._current.size
         if self._size[0] != self.fingerprint:
             size = self.count(None, "image") + self.count(None, "text")
             self._size = self.fingerprint, size
