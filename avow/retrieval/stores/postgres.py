@@ -24,6 +24,8 @@ from avow.retrieval.stores._postgres_schema import (
     MIGRATIONS,
     make_rows,
     migrate,
+    migrate_if_allowed,
+    rows_table,
     too_new,
     version_of,
 )
@@ -57,6 +59,8 @@ class Postgres(SharedStore):
                 raise too_new(version)
             if not version:
                 return None
+            if version < len(MIGRATIONS):
+                migrate_if_allowed(link)
             return link.execute(
                 "SELECT published, stamp, noted, manifest, images + texts FROM avow_stores "
                 "JOIN avow_generations ON store = name AND number = published "
@@ -325,7 +329,7 @@ class Postgres(SharedStore):
     # --- how --------------------------------------------------------------------------
 
     def _table(self, generation: int = 0) -> str:
-        return f"avow_{self.name}_{generation or self.generation}"
+        return rows_table(self.name, generation or self.generation)
 
     def _stamp(self, cursor: Any, what: str = "stamp") -> None:
         """Last in a transaction: other writers wait for it from here to the commit."""
