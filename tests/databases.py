@@ -1,11 +1,16 @@
 """A PostgreSQL and a Milvus for the tests: those that are named, else started from packages."""
 
 import os
+import select
 import signal
+import socket
 import tempfile
+import threading
 import time
+import uuid
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +18,7 @@ import pytest
 
 from avow.core.errors import WrongIndex
 from avow.indexes.pgvector import make_ready
+from avow.retrieval.opening import open_shared
 from avow.retrieval.stores._milvus_link import Link
 
 
@@ -50,6 +56,80 @@ def away(server):
     (running,) = pgserver.PostgresServer._instances.values()
     yield running
     running.ensure_postgres_running()
+
+
+@contextmanager
+def empty_store(kind: str) -> Iterator[Path]:
+    """The address of a store that nobody has, dropped at the end."""
+    address = Path(f"{kind}:test_{uuid.uuid4().hex[:12]}")
+    yield address
+    store = open_shared(address)
+    assert store is not None
+    store.drop()
+    store.close()
+
+
+class Relay:
+    """A link to a server that can be cut, or that breaks under long answers."""
+
+    def __init__(self, dsn: str):
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+        about = conninfo_to_dict(dsn)
+        self._host, self._port = str(about.get("host")), int(about.get("port") or 5432)
+        self.cut = False
+        self.longest = 0
+        """Bytes of the longest answer so far."""
+        self.limit = float("inf")
+        """Bytes of an answer after which the connection breaks."""
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        port = self._listening.getsockname()[1]
+        self.dsn = make_conninfo(dsn, host="127.0.0.1", port=port)
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Cut what is there, and take nothing more."""
+        self.cut = True
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.break_all()
+
+    def break_all(self) -> None:
+        """End every connection, as a server that dies does."""
+        for end in self._open:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                if self.cut:
+                    near.close()
+                    continue
+                threading.Thread(target=self._carry, args=[near], daemon=True).start()
+
+    def _carry(self, near: socket.socket) -> None:
+        if self._host.startswith("/"):
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(f"{self._host}/.s.PGSQL.{self._port}")
+        else:
+            far = socket.create_connection((self._host, self._port))
+        self._open += [near, far]
+        answered = 0
+        with near, far, suppress(OSError):
+            while True:
+                for end in select.select([near, far], [], [])[0]:
+                    data = end.recv(65536)
+                    if not data or self.cut:
+                        return
+                    answered = 0 if end is near else answered + len(data)
+                    self.longest = max(self.longest, answered)
+                    if answered > self.limit:
+                        return
+                    (far if end is near else near).sendall(data)
 
 
 def milvus_servers() -> list[str]:

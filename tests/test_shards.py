@@ -35,3 +35,12 @@ def test_the_sample_is_a_uniform_one():
     expected = counts.sum() / 20
     assert ((counts - expected) ** 2 / expected).sum() < 43.8  # chi squared of 19, p = .001
     assert smallest_hashes(np.array([5, 2, 9]), 10).tolist() == [2, 5, 9]
+
+
+def test_hashes_of_what_items_are_draw_the_sample_whatever_their_numbers():
+    hashes = np.random.default_rng(5).permutation(5000).astype(np.int64)
+    first = smallest_hashes(np.arange(5000), 300, hashes)
+    other = np.random.default_rng(6).permutation(5000).astype(np.int64)
+    second = smallest_hashes(other, 300, hashes)
+    assert sorted(hashes[first]) == list(range(300))
+    assert sorted(other[first]) == second.tolist()

@@ -4,12 +4,11 @@ import json
 import os
 import shutil
 import threading
-import uuid
 from pathlib import Path
 
 import numpy as np
 import pytest
-from databases import milvus_servers
+from databases import empty_store, milvus_servers
 from encoders import ColourEncoder, picture
 from PIL import Image
 
@@ -18,9 +17,10 @@ from avow.core.errors import BadData, BadQuery, WrongIndex
 from avow.data.readers import sample
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
-from avow.retrieval.opening import open_library, open_shared
+from avow.retrieval.opening import open_library
 from avow.retrieval.search import Retriever
 from avow.retrieval.store_contract import item_id
+from avow.retrieval.where import Where
 
 SHARED = ("postgres", *milvus_servers())
 SERVERS = {
@@ -45,12 +45,8 @@ def place(request, monkeypatch):
     kind, _, _ = request.param.partition("-")
     variable, server = SERVERS[request.param]
     monkeypatch.setenv(variable, request.getfixturevalue(server))
-    address = Path(f"{kind}:test_{uuid.uuid4().hex[:12]}")
-    yield address
-    store = open_shared(address)
-    assert store is not None
-    store.drop()
-    store.close()
+    with empty_store(kind) as address:
+        yield address
 
 
 @pytest.fixture
@@ -79,8 +75,6 @@ def folder(tmp_path) -> Path:
 
 def told(library, where, kind):
     """What a filter leaves, by place."""
-    from avow.retrieval.where import Where
-
     ids = library.find(Where.parse(where), kind)
     return sorted((item.path, item.part) for item in library.items(ids))
 
@@ -282,6 +276,34 @@ def test_half_precision_and_a_graph_find_the_same(place, folder):
         scores = library.vectors(ids) @ encoder.encode_texts(["red"])[0]
         wanted = ids[np.argsort(-scores)]
         assert [hit.id for hit in found.hits][:10] == wanted[:10].tolist()
+
+
+def test_the_sample_of_a_large_gallery_is_the_same(place, tmp_path):
+    """Above 2,048 items trust looks at a sample, drawn by what the items are."""
+    encoder, home = ColourEncoder(), tmp_path / "texts"
+    home.mkdir()
+    for name, count in (("a.jsonl", 1300), ("b.jsonl", 800), ("c.jsonl", 100)):
+        lines = [json.dumps({"text": f"text {n} of {name}"}) for n in range(count)]
+        (home / name).write_text("\n".join(lines))
+        index_folders([home], index=tmp_path / "index", encoder=encoder)  # counted by turns
+    (home / "c.jsonl").rename(home / "moved.jsonl")
+    for index in (tmp_path / "index", place):
+        index_folders([home], index=index, encoder=encoder)
+    with open_library(tmp_path / "index") as local, open_library(place) as shared:
+        for where in (None, Where.parse("name~'*.jsonl' and not name~b")):
+            drawn = [
+                {(item.path, item.part) for item in library.items(chosen.sampled)}
+                for library in (local, shared)
+                for chosen in [library.choose(where, "text", 1024)]
+            ]
+            assert drawn[0] == drawn[1] and len(drawn[0]) == 1024
+        results = [
+            Retriever(library, encoder).search("red", kind="text")
+            for library in (local, shared)
+        ]
+        assert hits(results[0]) == hits(results[1])
+        assert results[0].uncertainty.K == 2200
+        assert results[0].uncertainty.u == pytest.approx(results[1].uncertainty.u, rel=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -219,6 +219,12 @@ def test_more_ticks_are_asked_for_until_p_is_known_well():
     assert then.known_to == pytest.approx(module.KNOWN_WELL, rel=0.25)
 
 
+def test_no_ticks_are_asked_for_to_make_points_what_they_are_already():
+    """± 5 points that more ticks would make ± 5 is no sentence."""
+    known = module.KNOWN_WELL
+    assert module._more(3, 0.2, known + 0.004) == 0 < module._more(3, 0.2, known + 0.006)
+
+
 def told(**changes) -> Adjustment:
     return replace(Adjustment(14, 11, Line(), 0.2, 0.15, 0.74, 0.08, 23), **changes)
 

@@ -21,9 +21,10 @@ from avow.core.documents import read_file
 from avow.core.errors import MissingExtra, Unavailable, WrongIndex
 from avow.core.files import new_folder, recover
 from avow.core.searching import Ids, Index, Nearest, Queries
-from avow.indexes._vectors import best_of, checked, last_of_each
+from avow.indexes._vectors import checked, last_of_each
 
 Kind = Literal["exact", "hnsw"]
+Version = tuple[int, ...]
 T = TypeVar("T")
 _FETCHED_AT_ONCE = 4096
 _PATIENCE = 10  # seconds to wait for a server that does not answer
@@ -43,7 +44,7 @@ class PgVector(Index):
                 "and underscores."
             )
         self._dsn, self._ended = dsn or os.environ.get("AVOW_PG_DSN", ""), False
-        self._link, self._vector = _connect(self._dsn)
+        self._link, self._vector, self._version = _connect(self._dsn)
         self._ask(
             f"CREATE TABLE IF NOT EXISTS {self.table} "
             f"(id bigint PRIMARY KEY, vector vector({int(dim)}) NOT NULL)"
@@ -74,21 +75,25 @@ class PgVector(Index):
         self._ask(f"DELETE FROM {self.table} WHERE id = ANY(%s)", [ids.tolist()])
 
     def search(self, queries: Queries, k: int, among: Ids | None = None) -> Nearest:
+        """One question for all queries; nothing is counted, as a limit gives what there is."""
         queries = checked(queries, self.dim)
-        count = max(0, min(k, self._count(among)))
-        ids = np.empty((len(queries), count), np.int64)
-        scores = np.empty((len(queries), count), np.float32)
-        if count:
-            for number, query in enumerate(queries):
-                ids[number], scores[number] = self._search_one(query, count, among)
-        return ids, scores
+        if k < 1 or not len(queries):
+            nothing = (len(queries), 0)
+            return np.empty(nothing, np.int64), np.empty(nothing, np.float32)
+        numbers = None if among is None else among.tolist()
+        rows = self._nearest(queries, k, numbers, self.kind == "hnsw")
+        if self.kind == "hnsw" and len(rows) < k * len(queries):
+            rows = self._nearest(queries, k, numbers, False)  # a graph may not reach all
+        # every query has as many answers as any other: k, or all there are
+        ids = np.array([row[1] for row in rows], np.int64).reshape(len(queries), -1)
+        return ids, np.array([row[2] for row in rows], np.float32).reshape(ids.shape)
 
     def ids(self) -> Int64[np.ndarray, " items"]:
         rows = self._ask(f"SELECT id FROM {self.table} ORDER BY id")
         return np.array([row[0] for row in rows], np.int64)
 
     def __len__(self) -> int:
-        return self._count(None)
+        return self._ask(f"SELECT count(*) FROM {self.table}")[0][0]
 
     def vectors(self, ids: Int64[np.ndarray, " items"]) -> Float32[np.ndarray, "items dim"]:
         by_id: dict[int, Any] = {}
@@ -133,7 +138,7 @@ class PgVector(Index):
         if not isinstance(table, str) or not _OWN.fullmatch(table):
             return
         try:
-            link, _ = _connect(os.environ.get("AVOW_PG_DSN", ""))
+            link, _, _ = _connect(os.environ.get("AVOW_PG_DSN", ""))
             with sentences(), link:
                 link.execute(f"DROP TABLE IF EXISTS {table}")
         except (MissingExtra, WrongIndex) as error:
@@ -145,32 +150,19 @@ class PgVector(Index):
         self._ended = True
         self._link.close()
 
-    def _search_one(
-        self, query: Float32[np.ndarray, " dim"], k: int, among: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        values: dict[str, Any] = {"query": self._vector(query), "k": k}
-        choice = ""
-        if among is not None:
-            choice, values["among"] = "WHERE id = ANY(%(among)s)", among.tolist()
-        # a graph serves only an order by distance alone; the exact order breaks ties itself
-        ties = "" if self.kind == "hnsw" else ", id"
-        rows = self._ask(
-            f"SELECT id, -(vector <#> %(query)s) FROM {self.table} {choice} "
-            f"ORDER BY vector <#> %(query)s{ties} LIMIT %(k)s",
-            values,
-        )
-        if len(rows) < k:  # a graph may not reach all of them
-            left = self.ids() if among is None else np.intersect1d(among, self.ids())
-            return best_of(left, (self.vectors(left) @ query).astype(np.float32), k)
-        ids = np.array([row[0] for row in rows], np.int64)
-        return best_of(ids, np.array([row[1] for row in rows], np.float32), k)
+    def _nearest(
+        self, queries: Queries, k: int, among: list[int] | None, graph: bool
+    ) -> list[tuple[int, int, float]]:
+        chosen = ("true", []) if among is None else ("id = ANY(%s)", [among])
+        question = nearest_question(self.table, "vector", chosen[0], graph)
+        values = [[self._vector(query) for query in queries], *chosen[1], k]
 
-    def _count(self, among: np.ndarray | None) -> int:
-        choice, values = "", []
-        if among is not None:
-            choice, values = " WHERE id = ANY(%s)", [among.tolist()]
-        question = f"SELECT count(*) FROM {self.table}{choice}"
-        return self._ask(question, values)[0][0]
+        def fetch(link: Any) -> list[tuple[int, int, float]]:
+            with link.transaction():
+                set_for_search(link, k, graph, self._version)
+                return link.execute(question, values).fetchall()
+
+        return self._connected(fetch)
 
     def _ask(
         self, statement: str, values: Sequence[Any] | dict[str, Any] = ()
@@ -197,7 +189,7 @@ class PgVector(Index):
             except (psycopg.OperationalError, psycopg.InterfaceError):
                 if self._ended or not (link.closed or link.broken):
                     raise
-        self._link, self._vector = _connect(self._dsn)
+        self._link, self._vector, self._version = _connect(self._dsn)
         with sentences():
             return work(self._link)
 
@@ -222,7 +214,35 @@ def sentences() -> Iterator[None]:
         ) from error
 
 
-def make_ready(dsn: str) -> tuple[int, ...]:
+def nearest_question(table: str, kind: str, condition: str, graph: bool) -> str:
+    """Number of the query, id and score of the best rows of some queries, in one question.
+
+    Its values: the queries, those of the condition, and how many of each. kind: of vector.
+    """
+    return (
+        f"SELECT q.n - 1, h.id, h.score FROM unnest(%s::{kind}[]) WITH ORDINALITY AS q (v, n), "
+        f"LATERAL (SELECT id, -(vector <#> q.v) AS score FROM {table} WHERE {condition} "
+        # a graph serves only an order by distance alone
+        f"ORDER BY vector <#> q.v{'' if graph else ', id'} LIMIT %s) h "
+        "ORDER BY q.n, h.score DESC, h.id"
+    )
+
+
+def set_for_search(link: Any, k: int, graph: bool, version: Version) -> None:
+    """Until the end of the transaction: through the graph, or past it to every row.
+
+    Filters take more of a graph where too few pass, since pgvector 0.8.
+    """
+    settings = {"enable_indexscan": "off"}
+    if graph:
+        settings = {"hnsw.ef_search": str(min(1000, max(100, 2 * k)))}
+        if version >= (0, 8):
+            settings |= {"hnsw.iterative_scan": "strict_order"}
+    for name, value in settings.items():
+        link.execute(f"SET LOCAL {name} = {value}")
+
+
+def make_ready(dsn: str) -> Version:
     """Make the extension where it is missing, and try it; which version it is.
 
     An extension built for another processor ends the server with the first product: better
@@ -241,7 +261,7 @@ def make_ready(dsn: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", row[0] if row else "0"))
 
 
-def _connect(dsn: str) -> tuple[Any, Any]:
+def _connect(dsn: str) -> tuple[Any, Any, Version]:
     try:
         import psycopg
         from pgvector import Vector
@@ -254,14 +274,14 @@ def _connect(dsn: str) -> tuple[Any, Any]:
             "The engine 'pgvector' does not know its server. Expected the address of a "
             "PostgreSQL in AVOW_PG_DSN, such as postgresql://user@host/database."
         )
-    make_ready(dsn)
+    version = make_ready(dsn)
     with sentences():
         waits = (
             dsn if "connect_timeout" in dsn else make_conninfo(dsn, connect_timeout=_PATIENCE)
         )
         link = psycopg.connect(waits, autocommit=True)
         register_vector(link)
-    return link, Vector
+    return link, Vector, version
 
 
 def build(*, dim: int, dsn: str = "", table: str = "", kind: Kind = "exact") -> PgVector:

@@ -1,9 +1,10 @@
 """What a search may find: the items that are left, and a fixed sample of them.
 
 Trust looks at the whole gallery, and a sample of 2,048 stands for it at a cost that does not
-grow: small galleries are looked at whole. The sample is that of the smallest hashed numbers,
-so the same question gets the same answer, and many shards draw the sample that one would
-(`trust/shards.py`). A filter makes a gallery of its own, whose K is what the filter leaves.
+grow: small galleries are looked at whole. The sample is that of the smallest hashes of what the
+items are, so the same question gets the same answer in every store, and many shards draw the
+sample that one would (`trust/shards.py`). A filter makes a gallery of its own, whose K is what
+the filter leaves.
 """
 
 import math
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from avow.core.background import Background
+from avow.core.errors import Unavailable
 from avow.core.evidence import EvidenceKind, log_evidence, logsumexp
 from avow.core.logistic import expit
 from avow.core.shapes import Bool, Float, Float32, Int64
@@ -32,16 +34,18 @@ class Gallery:
     """Of the sampled items."""
     usual: Float32[np.ndarray, " sample"] | None
     """The log-evidence they usually get, mean of the views, where the index knows it."""
+    missing: tuple[str, ...] = ()
+    """Sentences on why the sample could not be read; then nothing is judged."""
 
     @classmethod
     def of(cls, library: OpenIndex, where: Where | None, kind: str) -> "Gallery":
         choice = library.choose(where, kind, SAMPLE)
-        usual = library.usual(choice.sampled) if len(choice.sampled) else None
-        return cls(
-            choice,
-            np.ascontiguousarray(library.vectors(choice.sampled)),
-            None if usual is None else usual.log_mean.mean(0),
-        )
+        try:
+            usual = library.usual(choice.sampled) if len(choice.sampled) else None
+            vectors = np.ascontiguousarray(library.vectors(choice.sampled))
+        except Unavailable as error:  # the hits may still be had, as they are far fewer
+            return cls(choice, np.empty((0, library.dim), np.float32), None, (str(error),))
+        return cls(choice, vectors, None if usual is None else usual.log_mean.mean(0))
 
     def __len__(self) -> int:
         return self.choice.count

@@ -31,33 +31,29 @@ class RunSettings:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4
 
 
-def folder_run(
+def prepare_run(
     writer: Writer,
     encoder: Encoder,
     folders: Sequence[str | Path],
     index: Path,
     how: RunSettings,
+    in_units: bool,
 ) -> tuple[Run, list[str]]:
-    """A run over folders of this machine, and what the index covers after it."""
-    space = (writer.model, writer.generation)
-    changes = survey(writer.link, folders, index, *space, how.read_text is not None)
-    speed = (how.batch, how.threads)
-    run = Run(writer, encoder, changes, *speed, how.prune, how.fps, how.read_text)
-    return run, changes.walk.roots
+    """A run, and what the index covers after it.
 
-
-def source_run(
-    writer: Writer,
-    encoder: Encoder,
-    folders: Sequence[str | Path],
-    index: Path,
-    how: RunSettings,
-) -> tuple[Run, list[str]]:
-    """The same over sources of any kind, in units."""
-    from avow.retrieval.sharding import here, run, work  # most indexes do without
+    in_units: over sources of any kind; otherwise over folders of this machine, file by file.
+    """
+    if not in_units:
+        space = (writer.model, writer.generation)
+        changes = survey(writer.link, folders, index, *space, how.read_text is not None)
+        speed = (how.batch, how.threads)
+        run = Run(writer, encoder, changes, *speed, how.prune, how.fps, how.read_text)
+        return run, changes.walk.roots
+    from avow.retrieval.sharding import here, work  # most indexes do without
+    from avow.retrieval.sharding import run as planned
 
     names, ocr = tuple(str(folder) for folder in folders), how.read_text is not None
-    listed = run.list_sources(names, writer, index, how.fps, ocr)
+    listed = planned.list_sources(names, writer, index, how.fps, ocr)
     units = work.Work(names, encoder.fingerprint, how.batch, how.threads, how.fps, ocr)
     if how.cluster is None:
         parts = here.Here(listed.plan, work.Worker(units, encoder, how.read_text))
@@ -65,4 +61,5 @@ def source_run(
         from avow.retrieval.sharding.on_ray import OnRay
 
         parts = OnRay(listed.plan, units, how.cluster)
-    return run.PlannedRun(writer, encoder, listed, parts, how.batch, how.prune), listed.noted
+    run = planned.PlannedRun(writer, encoder, listed, parts, how.batch, how.prune)
+    return run, listed.noted

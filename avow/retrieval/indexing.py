@@ -29,7 +29,7 @@ from avow.core.vector_forms import check_form
 from avow.core.written_text import ReadText, open_reader
 from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.encoders.opening import open_encoder
-from avow.retrieval.index_runs import RunSettings, folder_run, source_run
+from avow.retrieval.index_runs import RunSettings, prepare_run
 from avow.retrieval.library import other_model
 from avow.retrieval.opening import open_shared
 from avow.retrieval.sharding.cluster import Cluster
@@ -169,8 +169,7 @@ def index_folders(
             writer.purge()
             fps, told = _frame_rate(writer, index, how.fps, rebuild)
             settings = how.for_a_run(prune, fps, read_text)
-            prepare = source_run if in_units else folder_run
-            run, covered = prepare(writer, opened, folders, index, settings)
+            run, covered = prepare_run(writer, opened, folders, index, settings, in_units)
             cover(index, covered, anew=rebuild)
             note_frame_rate(index, fps)
             note_reading(index, read_text is not None)

@@ -102,6 +102,19 @@ def unjudged(
     return judged
 
 
+def partial_answers(
+    library: OpenIndex, requests: Sequence[Request], ranked: Ranked
+) -> list[SearchResult]:
+    """What there is while part of the index does not answer: hits, and nothing stated of them.
+
+    That there is nothing is not stated either.
+    """
+    about, count = library.manifest, len(ranked.gallery)
+    nobody = Uncertainty(None, count, about["tau"], about["kind"])
+    judged = unjudged(library, requests, ranked, PARTIAL)
+    return [result_of(*pair, nobody, {}) for pair in zip(requests, judged, strict=True)]
+
+
 def _read_at_once(library: OpenIndex, parts: list[_Part]) -> ReadItems:
     """Gives items that all queries together have been read for."""
     wanted = [

@@ -47,6 +47,7 @@ from avow.retrieval.store.items import (
 from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.row_checksums import damaged, is_sealed
 from avow.retrieval.store.similarity import checked_scores
+from avow.retrieval.store.stable_numbers import StableNumbers
 from avow.retrieval.store.state import State, current, no_item, read_state, replaced
 from avow.retrieval.where import Where
 from avow.trust.shards import smallest_hashes
@@ -70,7 +71,7 @@ class Library(OpenIndex):
         self._space = Space(folder, fingerprint)
         with damage_told(folder):
             self._about = self._space.manifest(sealed=self._sealed)
-        self._filters = ItemCheck(folder)
+        self._filters, self._numbers = ItemCheck(folder), StableNumbers(folder)
         self._written: tuple[int | None, WrittenTexts] = (None, WrittenTexts())
         """What is written in pictures, as of a state."""
         self._state: State = None  # type: ignore[assignment]  # until it is read
@@ -165,7 +166,11 @@ class Library(OpenIndex):
 
     def choose(self, where: Where | None, kind: str, most: int) -> Choice:
         ids = np.sort(self.find(where, kind))
-        sampled = smallest_hashes(ids, most)
+        sampled = ids
+        if len(ids) > most:
+            with self._lock, damage_told(self.folder):
+                numbers = self._numbers.of(self._link, self._state.stamp, ids)
+            sampled = smallest_hashes(ids, most, numbers)
         return Choice(len(ids), len(ids) == len(self), sampled, where, kind, ids)
 
     def nearest(self, queries: Queries, k: int, choice: Choice) -> Found:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from avow.core.errors import Unavailable
 from avow.core.shapes import Float32, Int64
 from avow.core.tracing import spanned
 from avow.retrieval.gallery import Gallery, QueryScores
@@ -51,11 +52,17 @@ def rank(library: OpenIndex, gallery: Gallery, requests: Sequence[Request]) -> R
     if but is not None:
         allowed = ids[0] != but
         ids, scores = ids[:, allowed], scores[:, allowed]
-    return Ranked(gallery, ids[:, :most], scores[:, :most], found.sampled, found.missing)
+    missing = (*found.missing, *gallery.missing)
+    return Ranked(gallery, ids[:, :most], scores[:, :most], found.sampled, missing)
 
 
 def score(library: OpenIndex, requests: Sequence[Request], ranked: Ranked) -> QueryScores:
-    """Score the best items of every query in every view, and the sample of the gallery."""
+    """Score the best items of every query in every view, and the sample of the gallery.
+
+    That of an index of which a part is missing would be no sample: such a score is refused.
+    """
+    if ranked.missing:
+        raise Unavailable(ranked.missing[0])
     first = ranked.first
     best = library.vectors(first.ravel()).reshape(*first.shape, -1)
     return QueryScores.of(

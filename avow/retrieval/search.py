@@ -29,7 +29,7 @@ from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, QueryScores
 from avow.retrieval.item_pictures import open_item
-from avow.retrieval.judging import PARTIAL, Judged, judge, result_of, unjudged
+from avow.retrieval.judging import Judged, judge, partial_answers, result_of, unjudged
 from avow.retrieval.leaving_out import probability_of
 from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.opening import open_library
@@ -284,6 +284,8 @@ class Retriever:
             self.library.refresh()
             gallery = self._gallery(first.where, first.kind)
             ranked = rank(self.library, gallery, requests)
+            if ranked.missing:
+                return partial_answers(self.library, requests, ranked)
             if not ranked.ids.size:
                 return [self._nothing(request) for request in requests]
             between = time.perf_counter()
@@ -293,10 +295,8 @@ class Retriever:
             ended = time.perf_counter()
         count = len(requests)
         seconds = {"rank": (between - started) / count, "trust": (ended - between) / count}
-        return [
-            result_of(*about, dict(seconds))
-            for about in zip(requests, judged, evidence, strict=True)
-        ]
+        every = zip(requests, judged, evidence, strict=True)
+        return [result_of(*about, dict(seconds)) for about in every]
 
     def _gallery(self, where: Where | None, kind: str) -> Gallery:
         key = (self.library.fingerprint, kind, repr(where))
@@ -304,15 +304,15 @@ class Retriever:
             outdated = [old for old in self._galleries if old[0] != key[0]]
             for old in outdated or list(self._galleries)[: 1 - _GALLERIES_KEPT]:
                 self._galleries.pop(old, None)
-            self._galleries[key] = Gallery.of(self.library, where, kind)
+            gallery = self._galleries[key] = Gallery.of(self.library, where, kind)
+            if gallery.missing:
+                return self._galleries.pop(key)  # the next question tries again
         return self._galleries[key]
 
     @spanned("judge")
     def _judge(
         self, requests: Sequence[Request], ranked: Ranked, scores: QueryScores
     ) -> list[Judged]:
-        if ranked.missing:
-            return unjudged(self.library, requests, ranked, PARTIAL)
         try:
             policy = self.policy(requests[0].style)
             if policy is not None:

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ import numpy as np
 
 from avow.core.background import Background
 from avow.core.camera import place_of, without_place
-from avow.core.errors import WrongIndex
+from avow.core.errors import Unavailable, WrongIndex
 from avow.core.fingerprint import of_text
-from avow.core.searching import LONGEST_TEXT, Encoder, Queries
-from avow.core.shapes import Float32, Int64
+from avow.core.searching import LONGEST_TEXT, Encoder, Nearest, Queries
+from avow.core.shapes import Bool, Float32, Int64
 from avow.retrieval.named_items import quoted
 from avow.retrieval.open_index import Choice, Found, Numbers, OpenIndex, Skipped
 from avow.retrieval.store.feedback import Feedback, checked
@@ -34,6 +35,7 @@ from avow.retrieval.where import Where
 
 _KEPT = 4096
 """Rows in memory at most, with their vectors."""
+_TRIES = 3
 _VIDEOS = Where.parse("kind=video")
 Kept = tuple[Row, np.ndarray, np.ndarray]
 
@@ -71,7 +73,9 @@ class SharedLibrary(OpenIndex):
         self._place.cleanup()
 
     def __len__(self) -> int:
-        """Counted once for each state of the store."""
+        """As the store keeps it with its stamp; else counted once for each state."""
+        if self._current.size is not None:
+            return self._current.size
         if self._size[0] != self.fingerprint:
             size = self.count(None, "image") + self.count(None, "text")
             self._size = self.fingerprint, size
@@ -132,15 +136,20 @@ class SharedLibrary(OpenIndex):
 
     def choose(self, where: Where | None, kind: str, most: int) -> Choice:
         sampled = self._store.sample(where, kind, most)
+        found = len(sampled)
+        with suppress(Unavailable):  # who needs the rows is told
+            sampled = sampled[self._present(sampled)]
         # fewer than asked for are all there are
-        count = len(sampled) if len(sampled) < most else self._store.count(where, kind)
+        count = len(sampled) if found < most else self._store.count(where, kind)
         return Choice(max(count, len(sampled)), where is None, sampled, where, kind)
 
     def nearest(self, queries: Queries, k: int, choice: Choice) -> Found:
         asked = (k, choice.where, choice.kind, choice.count)
-        ids, scores = self._store.search(queries, *asked)
+        ids, scores = self._searched(queries, *asked)
         got, wanted = ids.shape[1], min(k, choice.count)
-        missing = () if got >= wanted else (f"{self.address!r} gave {got} of {wanted} items.",)
+        missing = ()
+        if got < wanted and self._store.current() == self._current:  # else some were deleted
+            missing = (f"{self.address!r} gave {got} of {wanted} items.",)
         return Found(ids, checked_scores(scores, Path(self.address)), missing=missing)
 
     def written(self, text: str) -> list[int]:
@@ -207,6 +216,14 @@ class SharedLibrary(OpenIndex):
 
     def _read(self, ids: Numbers) -> list[Kept]:
         wanted = [int(number) for number in ids]
+        found = self._found(wanted)
+        for number in wanted:
+            if number not in found:
+                raise no_item(number, Path(self.address))
+        return [found[number] for number in wanted]
+
+    def _found(self, wanted: list[int]) -> dict[int, Kept]:
+        """The rows with these numbers, as far as there are any."""
         with self._lock:
             kept = self._rows
             found = {number: kept[number] for number in wanted if number in kept}
@@ -219,10 +236,23 @@ class SharedLibrary(OpenIndex):
                 if kept is self._rows and len(found) <= _KEPT:
                     full = len(kept) + len(lacking) > _KEPT
                     self._rows = dict(found) if full else kept | found
-        for number in wanted:
-            if number not in found:
-                raise no_item(number, Path(self.address))
-        return [found[number] for number in wanted]
+        return found
+
+    def _searched(self, queries: Queries, *asked: Any) -> Nearest:
+        """What the store finds; again where a row was deleted before it could be read."""
+        for _ in range(_TRIES):
+            ids, scores = self._store.search(queries, *asked)
+            if ids.size > _KEPT or self._present(ids.ravel()).all():
+                return ids, scores
+        raise Unavailable(
+            f"The store {self.address!r} changes while it is searched: items that were found "
+            "were deleted before they could be read. Ask again in a moment."
+        )
+
+    def _present(self, ids: Int64[np.ndarray, " items"]) -> Bool[np.ndarray, " items"]:
+        """Which rows are there; they stay in memory to be asked for."""
+        found = self._found([int(number) for number in ids])
+        return np.array([number in found for number in ids.tolist()], bool)
 
     @property
     def _documents_subject(self) -> str:

@@ -96,6 +96,8 @@ class Current:
     """Changes with every change of notes."""
     manifest: dict[str, Any]
     """The model, as `Space` describes it, with `engine`, `half` and `exact`."""
+    size: int | None = None
+    """How many rows there are, where the store keeps that number beside its stamp."""
 
 
 class Store(ABC):

@@ -237,7 +237,9 @@ def _more(ticks: int, before: float, now: float) -> int:
     """
     per_tick = (now**-2 - before**-2) / ticks
     missing = KNOWN_WELL**-2 - now**-2
-    return 0 if missing <= 0 else int(min(np.ceil(missing / max(per_tick, 1e-9)), 1e6))
+    if round(now, 2) <= KNOWN_WELL:  # said in whole points, it would be no better
+        return 0
+    return int(min(np.ceil(missing / max(per_tick, 1e-9)), 1e6))
 
 
 def _verb(count: int) -> str:

@@ -28,12 +28,18 @@ def hashed(ids: Int64[np.ndarray, " items"]) -> UInt64[np.ndarray, " items"]:
 
 
 def smallest_hashes(
-    ids: Int64[np.ndarray, " items"], size: int
+    ids: Int64[np.ndarray, " items"],
+    size: int,
+    hashes: Int64[np.ndarray, " items"] | None = None,
 ) -> Int64[np.ndarray, " sample"]:
-    """The items whose hashes are smallest, ascending; all of them where there are few."""
+    """The items whose hashes are smallest, ascending; all of them where there are few.
+
+    hashes: those of what the items are, where their numbers are only counted.
+    """
     if len(ids) <= size:
         return np.sort(ids)
-    return np.sort(ids[np.argpartition(hashed(ids), size)[:size]])
+    drawn_by = hashed(ids) if hashes is None else hashes
+    return np.sort(ids[np.argpartition(drawn_by, size)[:size]])
 
 
 def merge_samples(

@@ -1,9 +1,9 @@
 // The drawer of the index: what is in it, how it is judged, what was left out.
 
 import { ask, send } from "./api.js";
-import { button, facts, fill, find, make, note, press, say } from "./build.js";
-import { chooser } from "./folders.js";
-import { count, percent, risk as written } from "./words.js";
+import { attempt, button, facts, fill, find, fold, make, note, press, pressed, title } from "./build.js";
+import { chooser, index as scan } from "./folders.js";
+import { count, grouped, percent, risk as written } from "./words.js";
 
 const EVERY = 1000; // milliseconds between looks at a running job
 let following = 0;
@@ -24,33 +24,33 @@ export async function open() {
   }
 }
 
+export const jobPlace = () => make("div", { class: "job-place", role: "status" });
+
 function contents(index) {
   return make(
     "section",
     {},
     facts([
-      ["Pictures", (index.images - index.moments).toLocaleString("en-GB")],
-      ["Videos", index.videos && `${index.videos.toLocaleString("en-GB")} (${count(index.moments, "moment", "moments")})`],
-      ["Texts", index.texts ? index.texts.toLocaleString("en-GB") : null],
+      ["Pictures", grouped(index.images - index.moments)],
+      ["Videos", index.videos && `${grouped(index.videos)} (${count(index.moments, "moment", "moments")})`],
+      ["Texts", index.texts && grouped(index.texts)],
       ["Model", index.model],
       ["Fingerprint", index.fingerprint],
       ["Search", index.exact ? "exact" : `approximate (${index.engine})`],
     ]),
-    make("h3", {}, "Folders"),
+    title("Folders"),
     make("ul", { class: "folders" }, index.folders.map((folder) => make(
-      "li", {}, make("code", {}, folder), make(
-        "button",
-        { type: "button", class: "plain", onclick: () => scan(folder), "aria-label": `Scan ${folder} again` },
-        "Scan again",
+      "li", {}, make("code", {}, folder), pressed(
+        { class: "plain", onclick: () => scan(folder, follow), "aria-label": `Scan ${folder} again` }, "Scan again",
       ),
     ))),
-    make("div", { class: "job-place", role: "status" }),
-    index.may_add ? make("details", {}, make("summary", {}, "Add a folder"), chooser(follow)) : null,
+    jobPlace(),
+    index.may_add ? fold(null, "Add a folder", chooser(follow)) : null,
   );
 }
 
 function judged(told) {
-  const head = make("h3", {}, "Trust");
+  const head = title("Trust");
   if (!told.fitted) return make("section", {}, head, note(told.why));
   const doubts = told.doubts.length
     ? make("ul", { class: "doubts" }, told.doubts.map((one) => make("li", {}, one)))
@@ -65,13 +65,10 @@ function judged(told) {
     head,
     note(told.why),
     doubts,
-    make("details", {}, make("summary", {}, "What each risk costs"), make(
+    fold(null, "What each risk costs", make(
       "table",
       {},
-      make("thead", {}, make(
-        "tr", {}, make("th", { scope: "col" }, "At most wrong"),
-        make("th", { scope: "col" }, "Questions answered"),
-      )),
+      make("thead", {}, make("tr", {}, ["At most wrong", "Questions answered"].map((one) => make("th", { scope: "col" }, one)))),
       make("tbody", {}, rows),
     )),
   );
@@ -79,23 +76,12 @@ function judged(told) {
 
 function skipped(index) {
   if (!index.skipped.length) return null;
-  return make(
-    "details",
-    {},
-    make("summary", {}, `${count(index.skipped_total, "file", "files")} left out`),
+  return fold(
+    null, `${count(index.skipped_total, "file", "files")} left out`,
     make("ul", { class: "skipped" }, index.skipped.map((one) => make(
       "li", {}, make("code", {}, one.path), make("span", {}, one.why),
     ))),
   );
-}
-
-async function scan(folder) {
-  try {
-    await send("api/jobs", { folder });
-    follow();
-  } catch (error) {
-    say(error.message);
-  }
 }
 
 // Watch the newest job while it runs; the line at the top of the page moves with it.
@@ -118,16 +104,17 @@ export async function follow(ended = null) {
 }
 
 function moving(job) {
-  const stop = () => send(`api/jobs/${job.id}/cancel`, {}).then(() => follow(job.id), (error) => say(error.message));
+  const stop = () => attempt(async () => {
+    await send(`api/jobs/${job.id}/cancel`, {});
+    follow(job.id);
+  });
   return make(
     "div",
     { class: "job" },
-    make("div", {}, make("span", {}, `${job.done} of ${job.total || "…"} files`), button("plain", stop, "Stop")),
+    make("div", {}, `${job.done} of ${job.total || "…"} files`, button("plain", stop, "Stop")),
     make("p", {}, job.says),
     make("progress", { max: job.total || 1, value: job.done, "aria-label": "Indexing" }),
   );
 }
 
-function done(job) {
-  return make("div", { class: "job" }, make("p", {}, job.says));
-}
+const done = (job) => make("div", { class: "job" }, make("p", {}, job.says));

@@ -1,45 +1,29 @@
 // The address holds the question, so that it can be kept, sent and gone back to.
 
+import { parameters } from "./api.js";
+
 export const FRESH = {
   text: "", without: "", where: "", kind: "image", k: 12, risk: null, like: null, picture: null,
   rewrite: true,
 };
 
 const KINDS = ["image", "picture", "video", "text"];
+const NUMBERS = ["k", "risk", "like"];
 
 export function read() {
-  const said = new URLSearchParams(location.search);
-  const number = (key) => (said.has(key) && !Number.isNaN(+said.get(key)) ? +said.get(key) : null);
-  return {
-    ...FRESH,
-    text: said.get("q") ?? "",
-    without: said.get("without") ?? "",
-    where: said.get("where") ?? "",
-    kind: KINDS.includes(said.get("kind")) ? said.get("kind") : "image",
-    k: number("k") || FRESH.k,
-    risk: number("risk"),
-    like: number("like"),
-    picture: said.get("picture"),
-    rewrite: said.get("rewrite") !== "false",
-  };
+  const query = { ...FRESH };
+  for (const [key, value] of new URLSearchParams(location.search)) {
+    const part = key === "q" ? "text" : key;
+    if (part === "kind" ? !KINDS.includes(value) : !(part in FRESH)) continue;
+    if (!NUMBERS.includes(part)) query[part] = part === "rewrite" ? value !== "false" : value;
+    else if (+value) query[part] = +value;
+  }
+  return query;
 }
 
 export function write(query, shownItem = null) {
-  const said = new URLSearchParams();
-  const put = (key, value, usual) => {
-    if (value !== usual && value !== null && value !== "") said.set(key, value);
-  };
-  put("q", query.text, "");
-  put("like", query.like, null);
-  put("picture", query.picture, null);
-  put("without", query.without, "");
-  put("where", query.where, "");
-  put("kind", query.kind, "image");
-  put("k", query.k, FRESH.k);
-  put("risk", query.risk, null);
-  put("rewrite", query.rewrite, true);
-  put("item", shownItem, null);
-  const text = said.toString();
+  const said = Object.keys(FRESH).filter((key) => query[key] !== FRESH[key]).map((key) => [key === "text" ? "q" : key, query[key]]);
+  const text = parameters({ ...Object.fromEntries(said), item: shownItem }).toString();
   return text ? `./?${text}` : "./";
 }
 

@@ -24,14 +24,23 @@ export async function ask(path, options = {}) {
   return said;
 }
 
-export function send(path, content, method = "POST") {
-  const headers = { "Content-Type": "application/json" };
-  return ask(path, { method, headers, body: JSON.stringify(content) });
+// What is still wanted when it comes; null where it came too late or was refused.
+export async function timely(path, current, refused = null) {
+  try {
+    const said = await ask(path);
+    return current() ? said : null;
+  } catch (error) {
+    if (current()) refused?.(error.message);
+    return null;
+  }
 }
 
+export const send = (path, content) => ask(path, {
+  method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(content),
+});
+
 export function parameters(given) {
-  const kept = Object.entries(given).filter(([, value]) => value !== "" && value !== null);
-  return new URLSearchParams(kept.filter(([, value]) => value !== undefined));
+  return new URLSearchParams(Object.entries(given).filter(([, value]) => value != null && value !== ""));
 }
 
 // The server looks among all that can be seen; pictures or videos alone are a filter.

@@ -3,7 +3,7 @@
 import * as about from "./about.js";
 import { FRESH, asksSomething, read, shownItem, write } from "./address.js";
 import { Offline, Refused, ask, parameters, search, thumbnail } from "./api.js";
-import { button, fill, find, icon, make, on, say } from "./build.js";
+import { button, fill, find, fold, icon, make, on, say } from "./build.js";
 import * as filters from "./filters.js";
 import { chooser } from "./folders.js";
 import { forget, grouped, waiting } from "./grid.js";
@@ -27,7 +27,7 @@ let pending = null;
 let index = null;
 let question = null; // the query of the last result, as the server understood it
 
-// --- asking ---------------------------------------------------------------------------
+// --- asking
 
 function go(next, { replace = false } = {}) {
   history[replace ? "replaceState" : "pushState"](null, "", write(next));
@@ -77,12 +77,11 @@ function tell(result, picture) {
   question = result.query;
   const [hits, misses] = [grouped(result.hits), grouped(result.near_misses)];
   shown = [...hits, ...misses];
-  fill("verdict", banner(result, change));
   const likely = hits.filter((hit) => !(hit.p_relevant < UNLIKELY));
   const rest = likely.length ? hits.filter((hit) => hit.p_relevant < UNLIKELY) : [];
   const first = likely.length ? likely : hits;
-  const seen = shown.some((hit) => hit.kind === "video") ? query.kind : "picture";
-  const noun = (many) => count(many, ...NOUNS[query.kind === "text" ? "text" : seen]);
+  const noun = (many) => count(many, ...nouns(query.kind));
+  fill("verdict", banner(result, noun, change));
   const written = result.written ?? [];
   shown.push(...written);
   fill(
@@ -97,19 +96,22 @@ function tell(result, picture) {
   if (had && left > 0 && !/\bp\s*>=/i.test(query.where)) offerMore(had, left, picture);
 }
 
+// an index without videos has no moments to speak of
+const nouns = (kind) => NOUNS[kind === "image" && !index?.moments ? "picture" : kind];
+
 const section = (words) => make("h2", { class: "section" }, words);
 
 function offerMore(had, left, picture) {
+  const words = "Further answers, best first";
   const show = () => {
     further = endless({
-      total: left, open, question, label: "Further answers, best first",
+      total: left, open, question, label: words,
       load: async (offset, k) => (await search({ ...query, k, offset: had + offset }, picture)).hits,
     });
-    fill("further", section("Further answers, best first"), further);
+    fill("further", section(words), further);
     further.focus();
   };
-  const words = `Show more: ${count(left, "other", "others")}, best first`;
-  fill("further", button("act more", show, words));
+  fill("further", button("act more", show, `Show more: ${count(left, "other", "others")}, best first`));
 }
 
 // a button goes with the line or verdict it stands in, so the focus moves to what follows
@@ -123,11 +125,9 @@ function change(part) {
   find("answers").focus();
 }
 
-const folded = (words, misses) => make(
-  "details", { class: "misses" }, make("summary", {}, words), grid(misses, { open, question, label: "Unlikely answers" }),
-);
+const folded = (words, misses) => fold("misses", words, grid(misses, { open, question, label: "Unlikely answers" }));
 
-// --- states without answers -----------------------------------------------------------
+// --- states without answers
 
 async function welcome() {
   setState("home");
@@ -144,45 +144,43 @@ async function welcome() {
       total: first.total, known: first.items, open, wall: true, label: "Your pictures, newest first",
       load: async (offset, limit) => (await page(offset, limit)).items,
     });
-    fill("shown", section(`Your ${count(first.total, ...NOUNS[kindOf(first.items)])}`), further);
+    fill("shown", section(`Your ${count(first.total, ...nouns("image"))}`), further);
   } catch (error) {
     failed(error);
   }
 }
 
-const kindOf = (items) => (items.some((one) => one.kind === "video") ? "image" : "picture");
-
 function emptyIndex() {
   const box = state("empty", "There are no pictures here yet", []);
-  if (index?.may_add) box.append(chooser(about.follow), make("div", { class: "job-place", role: "status" }));
+  if (index?.may_add) box.append(chooser(about.follow), about.jobPlace());
   else box.append(make("p", {}, "Put some in with ", make("code", {}, "avow index FOLDER"), "."));
   return box;
 }
 
-function lost() {
+function instead(box) {
   setState("failed");
   fill("verdict");
-  fill("shown", state("picture", "The picture is gone", [
-    "The page was loaded anew, and a dropped picture is not kept. Drop it once more.",
-  ]));
+  fill("shown", box);
 }
 
+const lost = () => instead(state("picture", "The picture is gone", [
+  "The page was loaded anew, and a dropped picture is not kept. Drop it once more.",
+]));
+
 function failed(error) {
-  setState("failed");
-  fill("verdict");
   const again = { name: "Ask again", run: answer };
   if (error instanceof Offline) {
     online(false);
-    fill("shown", state("offline", "The server does not answer", [
+    instead(state("offline", "The server does not answer", [
       "Is “avow serve” still running? This page asks again by itself.",
     ], again));
     setTimeout(() => body.state === "failed" && retry(), 4000);
-  } else if (error instanceof Refused && error.status === 401) {
-    fill("shown", tokenForm());
+  } else if (error.status === 401) {
+    instead(tokenForm());
   } else {
     const busy = error.status === 503 || error.status === 504;
     const title = busy ? "Not just now" : "This question cannot be asked";
-    fill("shown", state("mistake", title, [error.message], busy ? again : null));
+    instead(state("mistake", title, [error.message], busy ? again : null));
     if (!(error instanceof Refused)) throw error;
   }
 }
@@ -199,17 +197,14 @@ function setState(is) {
 }
 
 function online(is) {
-  if (is && find("pulse").dataset.is === "offline") find("pulse").dataset.is = "";
-  if (!is) find("pulse").dataset.is = "offline";
+  const pulse = find("pulse").dataset;
+  if (!is || pulse.is === "offline") pulse.is = is ? "" : "offline";
 }
 
-// --- the form -------------------------------------------------------------------------
+// --- the form
 
 function fillForm() {
-  if (![...find("k").options].some((one) => +one.value === query.k)) {
-    find("k").append(make("option", {}, String(query.k)));
-  }
-  for (const key of ["text", "without", "where", "k", "kind"]) find(key).value = query[key];
+  for (const key of ["text", "without", "where", "k", "kind"]) filters.set(key, String(query[key]));
   find("more").open ||= Boolean(query.without || query.where || query.kind !== "image");
   filters.read();
   risk.set(query.risk);
@@ -255,15 +250,17 @@ function takePicture(file) {
   if (file.size > most) return say(`The ${what} is larger than ${Math.round(most / 1e6)} MB.`);
   const key = `p${pictures.size + 1}`;
   pictures.set(key, file);
-  go({ ...query, text: find("text").value.trim(), picture: key, like: null });
+  askWith(key);
 }
 
+const askWith = (picture) => go({ ...query, text: find("text").value.trim(), picture, like: null });
+
 function removePicture() {
-  go({ ...query, text: find("text").value.trim(), picture: null, like: null });
+  askWith(null);
   find("text").focus();
 }
 
-// --- the drawer -----------------------------------------------------------------------
+// --- the drawer
 
 function open(hit, push = true) {
   if (push) {
@@ -299,7 +296,7 @@ function closed() {
   document.querySelector(`.look[data-id="${item}"]`)?.focus();
 }
 
-// --- the whole ------------------------------------------------------------------------
+// --- the whole
 
 async function loadIndex() {
   index = await ask("api/index");
@@ -357,20 +354,16 @@ function listen() {
 }
 
 function listenForDrops() {
-  const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
-  addEventListener("dragover", (event) => {
-    if (!carries(event)) return;
-    event.preventDefault();
-    find("drop").hidden = false;
-  });
+  for (const kind of ["dragover", "drop"]) {
+    addEventListener(kind, (event) => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      find("drop").hidden = kind === "drop";
+      if (kind === "drop") takePicture(event.dataTransfer.files[0]);
+    });
+  }
   addEventListener("dragleave", (event) => {
     if (!event.relatedTarget) find("drop").hidden = true;
-  });
-  addEventListener("drop", (event) => {
-    find("drop").hidden = true;
-    if (!carries(event)) return;
-    event.preventDefault();
-    takePicture(event.dataTransfer.files[0]);
   });
 }
 

@@ -30,11 +30,16 @@ export function read() {
   const parts = clauses(find("where").value);
   for (const [key, [pattern]] of Object.entries(CLAUSES)) {
     const said = parts.map((part) => part.match(pattern)).find(Boolean);
-    const control = find(key);
-    const value = said ? plain(said[1]) : "";
-    if (control.options && value && ![...control.options].some((one) => one.value === value)) {
-      control.add(new Option(value, value));
-    }
+    set(key, said ? plain(said[1]) : "");
+  }
+}
+
+// A choice that is not among those offered is added to them.
+export function set(key, value) {
+  const control = find(key);
+  control.value = value;
+  if (control.value !== value) {
+    control.add?.(new Option(value));
     control.value = value;
   }
 }

@@ -1,32 +1,25 @@
 // Choosing a folder to index, below what whoever serves has allowed.
 
 import { ask, parameters, send } from "./api.js";
-import { button, fill, make, say } from "./build.js";
+import { attempt, button, fill, make } from "./build.js";
 import { count } from "./words.js";
 
 // follow: called when a job has begun.
+export const index = (folder, follow) => attempt(async () => {
+  await send("api/jobs", { folder });
+  follow();
+});
+
 export function chooser(follow) {
   const place = make("div", { class: "chooser" });
-  const go = async (path) => {
-    try {
-      show(place, await ask(`api/folders?${parameters({ path })}`), go, follow);
-    } catch (error) {
-      say(error.message);
-    }
-  };
+  const go = (path) => attempt(async () => {
+    show(place, await ask(`api/folders?${parameters({ path })}`), go, follow);
+  });
   go(null);
   return place;
 }
 
 function show(place, told, go, follow) {
-  const begin = async () => {
-    try {
-      await send("api/jobs", { folder: told.path });
-      follow();
-    } catch (error) {
-      say(error.message);
-    }
-  };
   fill(
     place,
     make("p", {}, told.path ? make("code", {}, told.path) : "Which folder holds your pictures?"),
@@ -36,7 +29,7 @@ function show(place, told, go, follow) {
     told.path ? make(
       "p", { class: "below-picture" },
       button("plain", () => go(told.parent), told.parent ? "One folder up" : "Other folders"),
-      button("act", begin, "Index this folder"),
+      button("act", () => index(told.path, follow), "Index this folder"),
       make("span", { class: "note" }, `${count(told.files, "picture or video", "pictures and videos")} lie in it; folders inside it count too.`),
     ) : null,
   );

@@ -1,7 +1,7 @@
 // One picture of a list: what it shows, how far to trust it, whether it fits.
 
 import { send, thumbnail } from "./api.js";
-import { icon, make, meter, say } from "./build.js";
+import { attempt, icon, make, meter, pressed, say } from "./build.js";
 import { box, toggle } from "./picked.js";
 import { name, percent, span } from "./words.js";
 
@@ -22,10 +22,8 @@ export function grouped(hits) {
 
 // isStop: whether the Tab key stops here.
 export function card(hit, isStop, { open, question, wall }) {
-  const look = make(
-    "button",
+  const look = pressed(
     {
-      type: "button",
       class: "look",
       "data-id": hit.id,
       tabindex: isStop ? "0" : "-1",
@@ -34,31 +32,25 @@ export function card(hit, isStop, { open, question, wall }) {
     },
     face(hit, wall ? 256 : 512),
     hit.kind === "video" ? make("span", { class: "when" }, span(hit)) : null,
-    hit.alike?.length ? make("span", { class: "when same" }, `${hit.alike.length + 1} alike`) : null,
+    hit.alike?.length ? make("span", { class: "when same" }, alike(hit)) : null,
   );
   look.addEventListener("keydown", (event) => event.key === "x" && toggle(hit));
-  if (wall) return make("li", { class: "card" }, look, box(hit));
-  return make(
-    "li",
-    { class: "card" },
-    look,
-    box(hit),
-    trust(hit),
-    make(
-      "div",
-      { class: "below" },
-      make("span", { class: "name", title: hit.path }, name(hit.path)),
-      question ? fits(hit.id, question) : null,
-    ),
-  );
+  const below = wall ? null : [trust(hit), make(
+    "div",
+    { class: "below" },
+    make("span", { class: "name", title: hit.path }, name(hit.path)),
+    question ? fits(hit.id, question) : null,
+  )];
+  return make("li", { class: "card" }, look, box(hit), below);
 }
 
+const alike = (hit) => `${hit.alike.length + 1} alike`;
+
 function described(hit) {
-  const judged = hit.p_relevant === null || hit.p_relevant === undefined
-    ? "" : `, fits with ${percent(hit.p_relevant)}`;
+  const judged = hit.p_relevant == null ? "" : `, fits with ${percent(hit.p_relevant)}`;
   const when = hit.kind === "video" ? ` ${span(hit)}` : "";
   const what = hit.kind === "text" ? hit.text : `${name(hit.path)}${when}`;
-  const more = hit.alike?.length ? `, ${hit.alike.length + 1} alike` : "";
+  const more = hit.alike?.length ? `, ${alike(hit)}` : "";
   return `${hit.rank ? `${hit.rank}. ` : ""}${what}${judged}${more}`;
 }
 
@@ -74,7 +66,7 @@ export function face(hit, size) {
 export function trust(hit) {
   if (hit.by === "text") return make("p", { class: "trust written" }, `Written in it: “${hit.text.replace(/\s+/g, " ").slice(0, 90)}”`);
   const sure = hit.p_relevant;
-  if (sure === null || sure === undefined) {
+  if (sure == null) {
     const close = hit.similarity?.toFixed(2).replace("-", "−");
     return make(
       "div", { class: "trust" },
@@ -91,24 +83,19 @@ export function trust(hit) {
 
 // Yes and no; the one that is pressed takes back what it said.
 export function fits(id, question, words = false) {
-  const tell = async (good) => {
+  const tell = (good) => attempt(async () => {
     const now = said.get(id) === good ? null : good;
-    try {
-      await send("api/feedback", { query: question, item_id: id, good: now });
-    } catch (error) {
-      return say(error.message);
-    }
+    await send("api/feedback", { query: question, item_id: id, good: now });
     if (now === null) said.delete(id);
     else said.set(id, now);
     document.dispatchEvent(new CustomEvent("told", { detail: id }));
     if (now === null) say("Taken back.");
     else say(now ? "Noted: it fits." : "Noted: it does not fit.", { name: "Undo", run: () => tell(good) });
-  };
+  });
   const buttons = [["yes", true, "Yes", "It fits"], ["no", false, "No", "It does not fit"]].map(
     ([says, good, short, long]) => {
-      const button = make(
-        "button",
-        { type: "button", "data-says": says, title: long, "aria-label": words ? null : long, onclick: () => tell(good) },
+      const button = pressed(
+        { "data-says": says, title: long, "aria-label": words ? null : long, onclick: () => tell(good) },
         icon(says), words ? short : null,
       );
       const show = () => button.setAttribute("aria-pressed", String(said.get(id) === good));
@@ -124,10 +111,6 @@ export function fits(id, question, words = false) {
 }
 
 export function waiting(many) {
-  const one = () => make(
-    "li", { class: "card" }, make("div", { class: "look" }), make("div", { class: "line" }),
-  );
-  return make(
-    "ul", { class: "grid wait", "aria-hidden": "true" }, Array.from({ length: many }, one),
-  );
+  const one = () => make("li", { class: "card" }, make("div", { class: "look" }), make("div", { class: "line" }));
+  return make("ul", { class: "grid wait", "aria-hidden": "true" }, Array.from({ length: many }, one));
 }

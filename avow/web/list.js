@@ -40,10 +40,7 @@ export function endless({ total, load, known = [], label, ...how }) {
   list.find = (id) => items.findIndex((one) => one?.id === id);
   list.known = (id) => items[list.find(id)];
 
-  const columns = () => {
-    const tops = [...cards.values()].map((one) => one.offsetTop);
-    return Math.max(tops.filter((top) => top === tops[0]).length, 1);
-  };
+  const columns = () => getComputedStyle(list).gridTemplateColumns.split(" ").length;
   const drop = (place) => {
     cards.get(place).remove();
     cards.delete(place);
@@ -75,7 +72,7 @@ export function endless({ total, load, known = [], label, ...how }) {
     const focused = list.contains(document.activeElement);
     let [first, last, rows, wide] = [0, 1, 1, total];
     if (total > FEW) {
-      wide = getComputedStyle(list).gridTemplateColumns.split(" ").length;
+      wide = columns();
       rows = Math.ceil(total / wide);
       measure();
       const top = list.getBoundingClientRect().top;

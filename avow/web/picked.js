@@ -1,7 +1,7 @@
 // Pictures that were picked: a bar with what can be done with all of them.
 
 import { send } from "./api.js";
-import { button, fill, make, press, say } from "./build.js";
+import { attempt, button, fill, make, press } from "./build.js";
 import { count, name } from "./words.js";
 
 const picked = new Map(); // hits by number
@@ -15,7 +15,7 @@ export function clear(question = "") {
 
 export function toggle(hit) {
   if (!picked.delete(hit.id)) picked.set(hit.id, hit);
-  tell(hit.id);
+  tell();
 }
 
 export function box(hit, words = null) {
@@ -41,19 +41,15 @@ function tell() {
 const save = (href, download) => make("a", { href, download }).click();
 
 // The archive has an address, so that the browser itself writes one of any size to its file.
-async function zip() {
-  try {
-    const told = await send("api/export", { ids: [...picked.keys()] });
-    save(`api/export/${told.name}`, "avow.zip");
-  } catch (error) {
-    say(error.message);
-  }
-}
+const zip = () => attempt(async () => {
+  const told = await send("api/export", { ids: [...picked.keys()] });
+  save(`api/export/${told.name}`, "avow.zip");
+});
 
 function table() {
   const columns = ["path", "p_relevant", "similarity", "kind", "start", "end", "taken", "question"];
   const cell = (value) => {
-    const text = value === null || value === undefined ? "" : String(value);
+    const text = String(value ?? "");
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const rows = [...picked.values()].map((hit) => columns.map((key) => cell({ ...hit, question: asked }[key])));

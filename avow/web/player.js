@@ -1,7 +1,7 @@
 // A moment of a video: a player that begins at its start, and the moments before and after it.
 
-import { ask, media, thumbnail } from "./api.js";
-import { fill, find, make } from "./build.js";
+import { media, thumbnail, timely } from "./api.js";
+import { fill, find, make, title } from "./build.js";
 import { grid } from "./list.js";
 import { name, span } from "./words.js";
 
@@ -24,15 +24,10 @@ export function player(hit) {
 
 export async function strip(hit, { jump }, place, current) {
   if (hit.kind && hit.kind !== "video") return;
-  let beside;
-  try {
-    beside = await ask(`api/items/${hit.id}/neighbours`);
-  } catch {
-    return;
-  }
-  if (!current() || beside.items.length < 2) return;
+  const beside = await timely(`api/items/${hit.id}/neighbours`, current);
+  if (!(beside?.items.length > 1)) return;
   const list = grid(beside.items, { open: jump, wall: true, label: "Moments of this video" });
   list.classList.add("strip");
   list.querySelector(`.look[data-id="${hit.id}"]`)?.setAttribute("aria-current", "true");
-  fill(place, make("h3", {}, "Before and after"), list);
+  fill(place, title("Before and after"), list);
 }

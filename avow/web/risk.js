@@ -11,14 +11,11 @@ export async function load() {
   const told = await ask("api/calibration");
   offered = told.fitted ? told.risks : [];
   usual = told.default_risk;
-  const slider = find("risk");
-  slider.disabled = !offered.length;
-  slider.max = Math.max(offered.length - 1, 0);
+  Object.assign(find("risk"), { disabled: !offered.length, max: Math.max(offered.length - 1, 0) });
   find("risk-box").dataset.is = offered.length ? "ready" : "absent";
   if (!offered.length) {
     find("risk-cost").textContent = "Not calibrated: answers are ranked, and nothing is promised.";
   }
-  return told;
 }
 
 export function set(share) {
@@ -29,11 +26,13 @@ export function set(share) {
   tell();
 }
 
+const picked = () => offered[+find("risk").value];
+
 // The chosen share, or null where it is the usual one.
 export function chosen() {
   if (!offered.length) return null;
-  const share = offered[+find("risk").value].risk;
-  return share === usual ? null : share;
+  const { risk } = picked();
+  return risk === usual ? null : risk;
 }
 
 function cost(one) {
@@ -44,7 +43,7 @@ function cost(one) {
 
 export function tell() {
   if (!offered.length) return;
-  const one = offered[+find("risk").value];
+  const one = picked();
   find("risk-says").textContent = written(one.risk);
   find("risk").setAttribute("aria-valuetext", `at most ${written(one.risk)} of answers wrong`);
   find("risk-cost").textContent = cost(one);

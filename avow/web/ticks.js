@@ -35,7 +35,9 @@ export function grown(many, search) {
 function show(told, search) {
   if (!told.used) return clear();
   const off = (error) => percent(Math.sqrt(error));
-  const effect = told.error_after === null ? "" : `Off by ${off(told.error_before)} on average before, by ${off(told.error_after)} now. `;
+  const [before, after] = [told.error_before, told.error_after].map(off);
+  const now = before === after ? "and still are" : `and now by ${after}`;
+  const effect = told.error_after === null ? "" : `The numbers were off by ${before} on average, ${now}. `;
   const all = told.ticks + (told.more ?? 0);
   fill(
     "ticks",

@@ -1,10 +1,11 @@
 // The verdict in plain words, before any picture.
 
-import { button, facts, icon, make } from "./build.js";
-import { VERDICTS, count, percent } from "./words.js";
+import { button, facts, fold, icon, make } from "./build.js";
+import { VERDICTS, percent, stated } from "./words.js";
 
 // search: what the buttons in it do, given the part of the question that changes.
-export function banner(result, search) {
+// noun: a number of what was looked at, in words.
+export function banner(result, noun, search) {
   const is = result.verdict;
   return make(
     "div",
@@ -18,17 +19,15 @@ export function banner(result, search) {
       offers(result.understanding, search),
     ),
     sure(result),
-    numbers(result),
+    numbers(result, noun),
   );
 }
 
 function sure(result) {
-  const unsaid = result.trust === null || result.trust === undefined;
   // a probability beside "nothing fits" would say two things at once
   const empty = ["nothing_found", "not_understood"].includes(result.verdict);
-  if (unsaid || empty) return make("span");
-  const about = "that one of these fits";
-  return make("p", { class: "sure" }, make("b", {}, percent(result.trust)), about);
+  if (result.trust == null || empty) return make("span");
+  return make("p", { class: "sure" }, make("b", {}, percent(result.trust)), "that one of these fits");
 }
 
 // What may have been meant, and what was taken from the words and can be put back.
@@ -52,24 +51,23 @@ function chip(without, search) {
 }
 
 // In words that everybody knows; what research compares is one level below.
-function numbers(result) {
+function numbers(result, noun) {
   const [said, many] = [result.uncertainty, result.how_many];
   if (!said) return null;
   const about = (number) => (number < 10 ? +number.toFixed(1) : Math.round(number));
   const pairs = [
-    ["Looked at", count(said.K, "picture or text", "pictures or texts")],
-    ["That one of these fits", result.trust === null ? null : percent(result.trust)],
-    ["That the first one fits", result.hits[0]?.p_relevant === undefined ? null : percent(result.hits[0].p_relevant)],
+    ["Looked at", noun(said.K)],
+    ["That one of these fits", stated(result.trust)],
+    ["That the first one fits", stated(result.hits[0]?.p_relevant)],
     ["Fit in all", many && `about ${about(many.expected)}; four times out of five ${about(many.low)} to ${about(many.high)}`],
   ];
-  const known = said.u !== null && said.u !== undefined;
   // u means nothing without K, tau and the evidence function, so they are shown together
-  const research = known ? `Uncertainty u = ${said.u.toPrecision(3)} over K = ${said.K} candidates `
-    + `(τ = ${said.tau}, ${said.evidence} evidence).` : "";
-  return make(
-    "details", { class: "numbers" }, make("summary", {}, "Numbers"),
+  const research = () => `Uncertainty u = ${said.u.toPrecision(3)} over K = ${said.K} candidates `
+    + `(τ = ${said.tau}, ${said.evidence} evidence).`;
+  return fold(
+    "numbers", "Numbers",
     facts(pairs),
-    known ? make("details", {}, make("summary", {}, "For research"), make("p", {}, research)) : null,
+    said.u == null ? null : fold(null, "For research", make("p", {}, research())),
   );
 }
 

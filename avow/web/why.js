@@ -1,12 +1,12 @@
 // The drawer of one picture: what of it spoke to which word, and what is like it.
 
-import { ask, media, original, parameters } from "./api.js";
-import { button, facts, fill, find, make, note, press, say } from "./build.js";
+import { media, original, parameters, timely } from "./api.js";
+import { button, facts, fill, find, make, note, press, pressed, say, title, wide } from "./build.js";
 import { face, fits, trust } from "./grid.js";
 import { grid } from "./list.js";
 import { box } from "./picked.js";
 import { player, strip } from "./player.js";
-import { bytes, clock, count, name, percent, span } from "./words.js";
+import { bytes, clock, count, name, span, stated } from "./words.js";
 
 let turn = 0; // answers for a picture that is no longer shown are dropped
 
@@ -21,7 +21,7 @@ export async function show(hit, around) {
   panel.scrollTop = 0;
   const current = () => mine === turn;
   if (hit.alike?.length) {
-    fill(parts.alike, make("h3", {}, "The same picture"), grid(hit.alike, { open: around.jump, wall: true, label: "Pictures that look the same" }));
+    fill(parts.alike, title("The same picture"), grid(hit.alike, { open: around.jump, wall: true, label: "Pictures that look the same" }));
   }
   await Promise.all([
     explain(hit, around, parts.words, current),
@@ -106,21 +106,16 @@ function swipe(figure, step) {
 // The place has the picture's own shape, so that the heat lies exactly over it.
 const fit = (heated, ratio) => heated.style.setProperty("--ratio", String(ratio));
 
+const refusal = (place, words) => (sentence) => fill(place, title(words), note(sentence));
+
 async function explain(hit, { text }, place, current) {
   if (!text || hit.kind === "text") return;
-  let told;
-  try {
-    told = await ask(`api/items/${hit.id}/explain?${parameters({ text })}`);
-  } catch (error) {
-    if (current()) fill(place, make("h3", {}, "Why"), note(error.message));
-    return;
-  }
-  if (!current()) return;
+  const told = await timely(`api/items/${hit.id}/explain?${parameters({ text })}`, current, refusal(place, "Why"));
+  if (!told) return;
   // over a film that plays, the heat of one frame would lie over all others
   const still = !find("heated").querySelector("video");
   const heat = told.cells && still ? overlay(hit, text) : null;
-  const title = still ? "Why this picture" : "Why this moment";
-  fill(place, make("h3", {}, title), list(told, heat), note(told.note ?? (still ? READING : WORDS)));
+  fill(place, title(still ? "Why this picture" : "Why this moment"), list(told, heat), note(told.note ?? (still ? READING : WORDS)));
 }
 
 const WORDS = "The longer the line under a word, the more the match rests on it; a red one speaks against it.";
@@ -130,22 +125,16 @@ function overlay(hit, text) {
   const address = (words) => `api/items/${hit.id}/explain/heat?${parameters({ text: words })}`;
   const heat = make("img", { class: "heat", src: address(text), alt: "" });
   find("heated").append(heat);
-  const toggle = make(
-    "button",
-    { type: "button", class: "switch", id: "heat-switch", "aria-pressed": "true" },
-    "Heat map",
-  );
+  const toggle = pressed({ class: "switch", id: "heat-switch", "aria-pressed": "true" }, "Heat map");
   const set = (on) => {
     toggle.setAttribute("aria-pressed", String(on));
     heat.toggleAttribute("data-off", !on);
   };
   toggle.addEventListener("click", () => set(toggle.getAttribute("aria-pressed") !== "true"));
   find("below-picture").append(toggle);
-  return {
-    of(word) {
-      heat.src = address(word ?? text);
-      set(true);
-    },
+  return (word) => {
+    heat.src = address(word ?? text);
+    set(true);
   };
 }
 
@@ -154,12 +143,11 @@ function list(told, heat) {
   const all = make("ul", { class: "words", "aria-label": "Words" });
   told.words.forEach((one) => {
     if (one.weight === null) return all.append(make("li", { class: "idle" }, one.word));
-    const line = make("i", { "data-against": one.weight < 0 });
-    line.style.width = `${Math.round((Math.abs(one.weight) / most) * 100)}%`;
+    const line = wide(make("i", { "data-against": one.weight < 0 }), Math.abs(one.weight) / most);
     const press = () => {
       const on = word.getAttribute("aria-pressed") !== "true";
       for (const other of all.querySelectorAll(".word")) other.setAttribute("aria-pressed", String(on && other === word));
-      heat?.of(on ? one.word : null);
+      heat?.(on ? one.word : null);
     };
     const word = button("word", press, one.word, line);
     word.setAttribute("aria-label", `${one.word}: ${one.weight < 0 ? "against" : "for"}, weight ${one.weight.toFixed(3)}`);
@@ -170,14 +158,8 @@ function list(told, heat) {
 }
 
 async function tellFacts(hit, place, current) {
-  let item;
-  try {
-    item = await ask(`api/items/${hit.id}`);
-  } catch (error) {
-    if (current()) fill(place, make("h3", {}, "File"), note(error.message));
-    return;
-  }
-  if (!current()) return;
+  const item = await timely(`api/items/${hit.id}`, current, refusal(place, "File"));
+  if (!item) return;
   if (item.width && item.height) fit(find("heated"), item.width / item.height);
   if (!hit.path) {
     find("why-name").textContent = name(item.path);
@@ -192,24 +174,18 @@ async function tellFacts(hit, place, current) {
     ["Tags", item.tags?.join(", ")],
     ["Written in it", item.kind !== "text" && item.text],
     ["Similarity", hit.similarity?.toFixed(4)],
-    ["Fits with", hit.p_relevant === null || hit.p_relevant === undefined
-      ? null : percent(hit.p_relevant)],
+    ["Fits with", stated(hit.p_relevant)],
   ];
-  fill(place, make("h3", {}, "File"), facts(pairs));
+  fill(place, title("File"), facts(pairs));
 }
 
 async function tellSimilar(hit, { jump }, place, current) {
-  let found;
-  try {
-    found = await ask(`api/items/${hit.id}/similar?k=8`);
-  } catch {
-    return;
-  }
-  const others = [...found.hits, ...found.near_misses].filter((one) => one.id !== hit.id);
-  if (!current() || !others.length) return;
+  const found = await timely(`api/items/${hit.id}/similar?k=8`, current);
+  const others = found ? [...found.hits, ...found.near_misses].filter((one) => one.id !== hit.id) : [];
+  if (!others.length) return;
   fill(
     place,
-    make("h3", {}, "Like this one"),
+    title("Like this one"),
     grid(others.slice(0, 8), { open: jump, wall: true, label: count(others.length, "similar picture", "similar pictures") }),
   );
 }

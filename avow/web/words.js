@@ -1,15 +1,16 @@
 // Numbers and names as people read them.
 
 export function percent(share) {
-  if (share === null || share === undefined) return "–";
+  if (share == null) return "–";
   if (share > 0 && share < 0.01) return "< 1 %";
   if (share > 0.99 && share < 1) return "> 99 %";
   return `${Math.round(share * 100)} %`;
 }
 
-export function risk(share) {
-  return `${+(share * 100).toFixed(1)} %`;
-}
+// Nothing where nothing was stated.
+export const stated = (share) => (share == null ? null : percent(share));
+
+export const risk = (share) => `${+(share * 100).toFixed(1)} %`;
 
 export const name = (path) => (path ? path.split(/[\\/]/).pop() : "");
 
@@ -22,22 +23,22 @@ export function clock(seconds) {
 
 // "1:12–1:20", as the command line writes it; empty for what is no moment.
 export function span({ start, end }) {
-  if (start === null || start === undefined) return "";
+  if (start == null) return "";
   const first = Math.round(start);
   return `${clock(first)}–${clock(Math.max(Math.round(end), first + 1))}`;
 }
 
 export function bytes(size) {
-  if (size === null || size === undefined) return "–";
+  if (size == null) return "–";
   if (size < 1000) return `${size} bytes`;
   const [unit, by] = size < 1e6 ? ["kB", 1e3] : size < 1e9 ? ["MB", 1e6] : ["GB", 1e9];
   const number = size / by;
   return `${number < 10 ? number.toFixed(1) : Math.round(number)} ${unit}`;
 }
 
-export function count(number, one, many) {
-  return `${number.toLocaleString("en-GB")} ${number === 1 ? one : many}`;
-}
+export const grouped = (number) => number.toLocaleString("en-GB");
+
+export const count = (number, one, many) => `${grouped(number)} ${number === 1 ? one : many}`;
 
 export const NOUNS = {
   image: ["picture or moment", "pictures and moments"],

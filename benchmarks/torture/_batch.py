@@ -2,6 +2,7 @@
 
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,17 @@ class Batch:
 
     def peak(self, name: str, value: float) -> None:
         self.peaks[name] = max(value, self.peaks.get(name, value))
+
+    def ended(self, told: str, lost: Callable[[], str | None]) -> bool:
+        """Run a try, and keep what it lost, or its traceback; whether it came to an end."""
+        try:
+            what = lost()
+        except Exception as error:
+            self.tracebacks.append(f"{told}: {line_of(error)}")
+            return False
+        if what:
+            self.losses.append(f"{told}: {what}")
+        return True
 
 
 def added(before: dict[str, Any] | None, batch: Batch) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import random
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from avow.core.errors import AvowError
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
 from benchmarks.torture import _gallery
-from benchmarks.torture._batch import Batch, line_of
+from benchmarks.torture._batch import Batch
 from benchmarks.torture._steps import traced
 
 PROMISE = "Every step of every write may be the last."
@@ -63,14 +64,10 @@ def batch(place: Path, first: int, count: int, only: Sequence[str] = ()) -> Batc
         write, again = WRITES[name], draw.randrange(plan[name]) + 1
         if name not in whole:
             whole[name] = _undisturbed(write, place, home)[1]
-        try:
-            lost = _killed(write, place, home, (at, again), whole[name])
-        except Exception as error:
-            seen.tracebacks.append(f"{number} {name} at {at} and {again}: {line_of(error)}")
-            continue
-        if lost:
-            seen.losses.append(f"{number} {name} at {at} and {again}: {lost}")
-        seen.counts[f"killed: {name}"] += 1
+        steps = (at, again)
+        lost = partial(_killed, write, place, home, steps, whole[name])
+        if seen.ended(f"{number} {name} at {at} and {again}", lost):
+            seen.counts[f"killed: {name}"] += 1
     return seen
 
 

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from avow.core.errors import AvowError
 from avow.retrieval.library import Library
 from avow.retrieval.store.inspection import inspect_index
 from benchmarks.torture import _gallery
-from benchmarks.torture._batch import Batch, line_of
+from benchmarks.torture._batch import Batch
 from benchmarks.torture._disk import crashed
 from benchmarks.torture._steps import SAID, Change, Recording, traced
 
@@ -51,13 +52,8 @@ def batch(place: Path, first: int, count: int) -> Batch:
         disk, how = crashed(home, _without_messages(before), draw)
         shutil.rmtree(crash, ignore_errors=True)
         disk.materialise(crash)
-        try:
-            lost = _lost(crash / "index", said, wanted) or _going_on(place, crash, wanted)
-        except Exception as error:
-            seen.tracebacks.append(f"{number} {how}: {line_of(error)}")
+        if not seen.ended(f"{number} {how}", partial(_lost, place, crash, said, wanted)):
             continue
-        if lost:
-            seen.losses.append(f"{number} {how}: {lost}")
         seen.counts[f"reached the disk: {how.split()[0]}"] += 1
         seen.counts["with something acknowledged"] += any("view" in one for one in said)
     return seen
@@ -94,7 +90,11 @@ def _work(place: Path, home: Path) -> None:
         say(view=view)
 
 
-def _lost(index: Path, said: list[dict[str, str]], wanted: dict[str, Any]) -> str:
+def _lost(place: Path, crash: Path, said: list[dict[str, str]], wanted: dict[str, Any]) -> str:
+    return _missing(crash / "index", said, wanted) or _going_on(place, crash, wanted)
+
+
+def _missing(index: Path, said: list[dict[str, str]], wanted: dict[str, Any]) -> str:
     """What was acknowledged and is not there; nothing where all is well."""
     views = [one["view"] for one in said if "view" in one]
     if not views:

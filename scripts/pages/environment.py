@@ -40,6 +40,10 @@ USERS = {
         "this machine and its network.",
         "only from public addresses, or through the proxy that is set",
     ),
+    "AVOW_FETCH_PICTURES": (
+        "`1`: `avow serve` fetches a picture that was indexed at a URL, to show it.",
+        "only pictures of this machine are shown",
+    ),
     "AVOW_DEBUG": (
         "Any value: show the traceback of an error that is otherwise one sentence.",
         "one sentence and an exit code",

@@ -21,6 +21,7 @@ from avow.retrieval.store.catalogue import changing, changing_for_good
 from avow.retrieval.store.engines import forget_engines
 from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.row_blocks import Noted, continued, note
+from avow.retrieval.store.stable_numbers import StableNumbers
 from avow.retrieval.store.writer import NAMED, Writer
 
 _COPIED_AT_ONCE = 8192
@@ -122,6 +123,7 @@ def use(writer: Writer) -> None:
             writer.link.execute(drop, [space.fingerprint])
     writer.space.remove_others({writer.generation})
     _remove_strangers(writer)
+    StableNumbers(writer.space.folder.parent.parent).keep(writer.link)
 
 
 def compact(writer: Writer) -> Writer:

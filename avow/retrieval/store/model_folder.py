@@ -139,20 +139,8 @@ class Space:
     @cached_property
     def bank(self) -> Float32[np.ndarray, "queries dim"]:
         about = self.manifest()
-        damage = self.bank_damage(about)
-        try:
-            if damage:
-                raise ValueError(damage)
-            vectors = np.load(self.folder / BANK, allow_pickle=False)
-            if vectors.shape != (about["bank"], about["dim"]) or vectors.dtype != np.float32:
-                raise ValueError(f"it holds {vectors.dtype} {vectors.shape}")
-            return vectors
-        except (OSError, ValueError, EOFError) as error:
-            raise WrongIndex(
-                f"The reference queries {str(self.folder / BANK)!r} cannot be read ({error}). "
-                "Expected what `avow index` wrote; make the index anew with "
-                "`avow index --rebuild`."
-            ) from error
+        shape, damage = (about["bank"], about["dim"]), self.bank_damage(about)
+        return _numbers("reference queries", self.folder / BANK, shape, damage, "avow index")
 
     def vectors(self, generation: int, form: VectorForm) -> Rows:
         return Rows(self.folder / f"vectors.{generation}", form.width, form.dtype)
@@ -178,20 +166,14 @@ class Space:
             self._write(about | {"projection_checksum": checksum})
 
     def _projection(self, about: dict[str, Any]) -> Float32[np.ndarray, "kept dim"]:
-        path = self.folder / PROJECTION
+        path, damage = self.folder / PROJECTION, None
         try:
             if checksums.of_file(path) != about.get("projection_checksum"):
-                raise ValueError("its checksum does not fit")
-            projection = np.load(path, allow_pickle=False)
-            if projection.ndim != 2 or projection.shape[1] != about["dim"]:
-                raise ValueError(f"it holds {projection.dtype} {projection.shape}")
-            return projection
-        except (OSError, ValueError, EOFError) as error:
-            raise WrongIndex(
-                f"The projection {str(path)!r} cannot be read ({error}). Expected what "
-                "`avow index --vectors int8x256` wrote; make the index anew with "
-                "`avow index --rebuild`."
-            ) from error
+                damage = "its checksum does not fit"
+        except OSError as error:
+            damage = str(error)
+        wrote = "avow index --vectors int8x256"
+        return _numbers("projection", path, (None, about["dim"]), damage, wrote)
 
     def usual(self, generation: int, about: dict[str, Any]) -> Rows | None:
         if not about["bank"]:
@@ -278,3 +260,22 @@ def _check_manifest(about: dict[str, Any], fingerprint: str) -> None:
         raise ValueError(f"{about['dim']} numbers cannot be shared by {about['views']} views")
     if about["fingerprint"] != fingerprint:
         raise ValueError(f"it is of the model {about['fingerprint']!r}")
+
+
+def _numbers(
+    what: str, path: Path, shape: tuple[int | None, int], damage: str | None, wrote: str
+) -> Float32[np.ndarray, "rows dim"]:
+    """An array of a model's folder; None in its shape is any length."""
+    try:
+        if damage:
+            raise ValueError(damage)
+        array = np.load(path, allow_pickle=False)
+        rows = array.shape[:1] if shape[0] is None else shape[:1]
+        if array.shape != (*rows, shape[1]) or array.dtype != np.float32:
+            raise ValueError(f"it holds {array.dtype} {array.shape}")
+        return array
+    except (OSError, ValueError, EOFError) as error:
+        raise WrongIndex(
+            f"The {what} {str(path)!r} cannot be read ({error}). Expected what `{wrote}` "
+            "wrote; make the index anew with `avow index --rebuild`."
+        ) from error

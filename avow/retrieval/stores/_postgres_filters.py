@@ -27,16 +27,20 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def _written(tree: Tree) -> Condition:
+def _written(tree: Tree, denied: bool = False) -> Condition:
+    """denied: under a NOT, where what is not known must be false and not unknown.
+
+    Elsewhere both leave a row out, and a plain condition lets the server use its indexes.
+    """
     if isinstance(tree, Negated):
-        condition, values = _written(tree.part)
+        condition, values = _written(tree.part, True)
         return f"(NOT {condition})", values
     if isinstance(tree, Joined):
-        parts = [_written(part) for part in tree.parts]
+        parts = [_written(part, denied) for part in tree.parts]
         joined = f" {tree.word.upper()} ".join(condition for condition, _ in parts)
         return f"({joined})", [value for _, values in parts for value in values]
     condition, values = _compared(tree)
-    return f"coalesce({condition}, false)", values
+    return f"coalesce({condition}, false)" if denied else f"({condition})", values
 
 
 def _compared(tree: Comparison) -> Condition:

@@ -4,13 +4,13 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from avow.core.errors import MissingExtra, WrongIndex
-from avow.indexes.pgvector import make_ready, sentences
+from avow.indexes.pgvector import Version, make_ready, sentences
 
 T = TypeVar("T")
 _CONNECTIONS = 16
@@ -45,7 +45,8 @@ class Pool:
             )
         self._dsn, self._ready, self._lock = dsn, False, threading.Lock()
         self._kinds = {False: Vector, True: HalfVector}
-        self._iterative = True
+        self.version: Version = ()
+        """Of the extension; empty until the first connection."""
         # it would repeat on stderr what the sentence of the error says
         logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
         self._pool: Any = psycopg_pool.ConnectionPool(
@@ -72,13 +73,6 @@ class Pool:
     @staticmethod
     def numbers(vector: Any) -> Any:
         return vector.to_numpy() if hasattr(vector, "to_numpy") else vector
-
-    def graph_settings(self, k: int) -> Mapping[str, str]:
-        """Of one search through a graph: filters take more of it where too few pass."""
-        settings = {"hnsw.ef_search": str(min(1000, max(100, 2 * k)))}
-        if self._iterative:
-            settings |= {"hnsw.iterative_scan": "strict_order"}
-        return settings
 
     def use(self, work: Callable[[Any], T]) -> T:
         """Do something on a connection, and again where it was lost or two writers met.
@@ -108,7 +102,7 @@ class Pool:
     def _open(self) -> None:
         with self._lock:
             if not self._ready:
-                self._iterative = make_ready(self._dsn) >= (0, 8)
+                self.version = make_ready(self._dsn)
                 self._pool.open()
                 self._ready = True
 

@@ -1,40 +1,57 @@
 """The tables of a store in PostgreSQL, and how older ones are brought up to date.
 
-avow_format        which migrations were made
+avow_format        how many migrations were made
 avow_stores        each store's published generation
 avow_generations   the model of each generation, how many rows it has
 avow_notes         feedback, policies, folders, skipped files
 avow_NAME_1        rows of generation 1 of the store NAME: items and vectors
 """
 
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from avow.core.errors import WrongIndex
 
 _LOCK = 0x61766F77  # "avow": one process migrates at a time
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """
-        CREATE TABLE avow_stores (
-          name text PRIMARY KEY, published int NOT NULL DEFAULT 0,
-          last int NOT NULL DEFAULT 0, stamp bigint NOT NULL DEFAULT 0,
-          noted bigint NOT NULL DEFAULT 0)
-        """,
-        """
-        CREATE TABLE avow_generations (
-          store text REFERENCES avow_stores ON DELETE CASCADE, number int,
-          model text NOT NULL, manifest jsonb NOT NULL,
-          images bigint NOT NULL DEFAULT 0, texts bigint NOT NULL DEFAULT 0,
-          PRIMARY KEY (store, number))
-        """,
-        """
-        CREATE TABLE avow_notes (
-          store text REFERENCES avow_stores ON DELETE CASCADE, subject text,
-          key text COLLATE "C", content text NOT NULL, PRIMARY KEY (store, subject, key))
-        """,
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What leads from one format to the next; a released one never changes."""
+
+    statements: tuple[str, ...]
+    of_rows: tuple[str, ...] = ()
+    """For the {table} of every generation."""
+
+
+_VIDEOS = "CREATE INDEX IF NOT EXISTS {table}_videos ON {table} (path) WHERE kind = 'video'"
+MIGRATIONS = (
+    Migration(
+        (
+            """
+            CREATE TABLE avow_stores (
+              name text PRIMARY KEY, published int NOT NULL DEFAULT 0,
+              last int NOT NULL DEFAULT 0, stamp bigint NOT NULL DEFAULT 0,
+              noted bigint NOT NULL DEFAULT 0)
+            """,
+            """
+            CREATE TABLE avow_generations (
+              store text REFERENCES avow_stores ON DELETE CASCADE, number int,
+              model text NOT NULL, manifest jsonb NOT NULL,
+              images bigint NOT NULL DEFAULT 0, texts bigint NOT NULL DEFAULT 0,
+              PRIMARY KEY (store, number))
+            """,
+            """
+            CREATE TABLE avow_notes (
+              store text REFERENCES avow_stores ON DELETE CASCADE, subject text,
+              key text COLLATE "C", content text NOT NULL, PRIMARY KEY (store, subject, key))
+            """,
+        )
     ),
+    # videos are counted, and found by their files, without a look at every picture
+    Migration(("CREATE UNIQUE INDEX avow_format_once ON avow_format ((true))",), (_VIDEOS,)),
 )
-"""Statements that lead from each format to the next; released ones never change."""
 
 COLUMNS = (
     *("id", "kind", "is_text", "path", "path_folded", "part", "content", "file_content"),
@@ -55,11 +72,31 @@ def migrate(link: Any) -> None:
         version = version_of(link)
         if version > len(MIGRATIONS):
             raise too_new(version)
-        for statements in MIGRATIONS[version:]:
-            for statement in statements:
+        for migration in MIGRATIONS[version:]:
+            for statement in migration.statements:
                 link.execute(statement)
+            for store, number in link.execute("SELECT store, number FROM avow_generations"):
+                for statement in migration.of_rows:
+                    link.execute(statement.format(table=rows_table(store, number)))
         link.execute("DELETE FROM avow_format")
         link.execute("INSERT INTO avow_format VALUES (%s)", [len(MIGRATIONS)])
+
+
+def migrate_if_allowed(link: Any) -> None:
+    """The same for one who opens a store; a role that may only read goes on as it is.
+
+    Every format up to this one can be read: none took anything away.
+    """
+    import psycopg
+
+    refused = (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction)
+    with suppress(*refused):
+        migrate(link)
+
+
+def rows_table(store: str, generation: int) -> str:
+    """The table with the rows of a generation."""
+    return f"avow_{store}_{generation}"
 
 
 def version_of(link: Any) -> int:
@@ -103,6 +140,7 @@ def make_rows(link: Any, table: str, dim: int, half: bool, graph: bool) -> None:
     link.execute(f"CREATE INDEX IF NOT EXISTS {table}_path ON {table} (path)")
     link.execute(f"CREATE INDEX IF NOT EXISTS {table}_tags ON {table} USING gin (tags)")
     link.execute(f"CREATE INDEX IF NOT EXISTS {table}_taken ON {table} (left(taken, 10))")
+    link.execute(_VIDEOS.format(table=table))
     if graph:
         link.execute(
             f"CREATE INDEX IF NOT EXISTS {table}_graph ON {table} "

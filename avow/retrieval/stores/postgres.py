@@ -6,7 +6,7 @@ server is named by AVOW_PG_DSN. A role that may only read can search.
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from avow.core.errors import BadQuery, WrongIndex
 from avow.core.searching import Nearest, Queries
 from avow.core.shapes import Int64
+from avow.indexes.pgvector import nearest_question, set_for_search
 from avow.retrieval.store_contract import (
     Current,
     Filter,
@@ -32,6 +33,8 @@ from avow.retrieval.stores._postgres_schema import (
     MIGRATIONS,
     make_rows,
     migrate,
+    migrate_if_allowed,
+    rows_table,
     too_new,
     version_of,
 )
@@ -65,15 +68,17 @@ class Postgres(SharedStore):
                 raise too_new(version)
             if not version:
                 return None
+            if version < len(MIGRATIONS):
+                migrate_if_allowed(link)
             return link.execute(
-                "SELECT published, stamp, noted, manifest FROM avow_stores "
+                "SELECT published, stamp, noted, manifest, images + texts FROM avow_stores "
                 "JOIN avow_generations ON store = name AND number = published "
                 "WHERE name = %s",
                 [self.name],
             ).fetchone()
 
         row = self._pool.use(ask)
-        return None if row is None else Current(row[0], str(row[1]), str(row[2]), row[3])
+        return None if row is None else Current(row[0], str(row[1]), str(row[2]), *row[3:])
 
     def use(self, current: Current) -> None:
         self.generation, self._about = current.generation, current.manifest
@@ -271,17 +276,13 @@ class Postgres(SharedStore):
         condition, values = condition_of(where, kind)
         half = bool(self._about.get("half"))
         asked = [self._pool.vector(query, half) for query in queries]
-        cast = "halfvec" if half else "vector"
-        question = (
-            "SELECT q.n - 1, h.id, h.score FROM "
-            f"unnest(%s::{cast}[]) WITH ORDINALITY AS q (v, n), LATERAL ("
-            f"SELECT id, -(vector <#> q.v) AS score FROM {self._table()} WHERE {condition} "
-            # a graph serves only an order by distance alone
-            f"ORDER BY vector <#> q.v{'' if graph else ', id'} LIMIT %s) h "
-            "ORDER BY q.n, h.score DESC, h.id"
-        )
-        settings = {"enable_indexscan": "off"} if not graph else self._pool.graph_settings(k)
-        return self._filtered(where, question, [asked, *values, k], settings)
+        kind_of = "halfvec" if half else "vector"
+        question = nearest_question(self._table(), kind_of, condition, graph)
+
+        def prepare(link: Any) -> None:
+            set_for_search(link, k, graph, self._pool.version)
+
+        return self._filtered(where, question, [asked, *values, k], prepare)
 
     # --- notes ------------------------------------------------------------------------
 
@@ -328,7 +329,7 @@ class Postgres(SharedStore):
     # --- how --------------------------------------------------------------------------
 
     def _table(self, generation: int = 0) -> str:
-        return f"avow_{self.name}_{generation or self.generation}"
+        return rows_table(self.name, generation or self.generation)
 
     def _stamp(self, cursor: Any, what: str = "stamp") -> None:
         """Last in a transaction: other writers wait for it from here to the commit."""
@@ -345,15 +346,14 @@ class Postgres(SharedStore):
         where: Where | None,
         question: str,
         values: Sequence[Any],
-        settings: Mapping[str, str] | None = None,
+        prepare: Callable[[Any], None] = lambda link: None,
     ) -> list[tuple[Any, ...]]:
         """As `_ask`, with an end to the work of a filter."""
         import psycopg
 
         def ask(link: Any) -> list[tuple[Any, ...]]:
             with link.transaction():
-                for name, value in (settings or {}).items():
-                    link.execute(f"SET LOCAL {name} = {value}")
+                prepare(link)
                 link.execute(f"SET LOCAL statement_timeout = '{_SECONDS}s'")
                 return link.execute(question, values).fetchall()
 
