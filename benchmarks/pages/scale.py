@@ -10,7 +10,7 @@ ENGINES = {
     "int8": "local, int8",
     "faiss": "faiss, flat",
     "postgres": "postgres, hnsw",
-    "milvus": "milvus",
+    "milvus": "milvus, flat",
 }
 KINDS = ("processor_", "", "median_")
 SIZES = (10**5, 10**6, 10**7)
