@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--place", type=Path, default=avow_home() / "benchmarks" / "stores")
     parser.add_argument("--restart", default="", help="a command that restarts the servers")
     chosen = parser.parse_args()
-    photos, encoder = chosen.place / "photos", open_encoder()
+    photos, encoder = chosen.place / "photos", remembering(open_encoder())
     others = laid_out(photos, chosen.pictures)
     place = chosen.place / "local"
     index_folders([photos], index=place, encoder=encoder, prune=True)
@@ -95,6 +95,21 @@ def main() -> None:
     about = {"commit": commit(), "pictures": chosen.pictures, "queries": len(asked)}
     about |= {"filters": list(FILTERS), "changes": changes, "page": PAGE}
     keep(NAME, about | {"server_restarted": bool(chosen.restart), "stores": found})
+
+
+def remembering(encoder: Encoder) -> Encoder:
+    """The same encoder; a text that was asked before is not encoded again."""
+    known: dict[str, np.ndarray] = {}
+    encode = encoder.encode_texts
+
+    def encode_texts(texts: Sequence[str]) -> np.ndarray:
+        new = list(dict.fromkeys(text for text in texts if text not in known))
+        if new:
+            known.update(zip(new, encode(new), strict=True))
+        return np.stack([known[text] for text in texts])
+
+    encoder.encode_texts = encode_texts
+    return encoder
 
 
 def laid_out(photos: Path, count: int) -> list[Path]:
