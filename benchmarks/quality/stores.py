@@ -217,7 +217,7 @@ def compare(
     """Ask the folder and every store the same, and note how they differ."""
     with searching(place, encoder) as local:
         plain, filtered = answers(local, asked)
-        right = [nearest(local.library, encoder, asked, where) for where in (None, *FILTERS)]
+        right = [nearest(local.library, encoder, *some) for some in in_turns(asked)]
         for name, address in addresses.items():
             with searching(address, encoder) as shared:
                 mine, mine_filtered = answers(shared, asked)
@@ -236,14 +236,18 @@ def compare(
 
 def answers(retriever: Retriever, asked: Sequence[str]) -> list[list[SearchResult]]:
     """Without a filter one by one; and each with one of the filters, many at once."""
-    filtered: dict[int, SearchResult] = {}
-    for turn, where in enumerate(FILTERS):
-        places = range(turn, len(asked), len(FILTERS))
-        texts = [asked[place] for place in places]
-        results = retriever.search_many(texts, k=PAGE, where=where)
-        filtered |= dict(zip(places, results, strict=True))
-    plain = [retriever.search(text, k=PAGE) for text in asked]
-    return [plain, [filtered[place] for place in range(len(asked))]]
+    filtered = [
+        result
+        for texts, where in in_turns(asked)[1:]
+        for result in retriever.search_many(texts, k=PAGE, where=where)
+    ]
+    return [[retriever.search(text, k=PAGE) for text in asked], filtered]
+
+
+def in_turns(asked: Sequence[str]) -> list[tuple[list[str], str | None]]:
+    """All questions without a filter, then every filter with its share of them."""
+    shares = [(list(asked[turn :: len(FILTERS)]), where) for turn, where in enumerate(FILTERS)]
+    return [(list(asked), None), *shares]
 
 
 def differences(mine: list[SearchResult], right: list[SearchResult]) -> dict[str, Any]:
