@@ -16,7 +16,6 @@ ROOT = Path(__file__).parent.parent
 ROW = re.compile(r"^both views +\|((?: +[\d.]+){4}) +\|((?: +[\d.]+){4}) +\|", re.MULTILINE)
 TRUST = re.compile(r"uncertainty u = ([\d.]+) \(K = 18, tau = 0\.05, exp evidence\)")
 CHANCE = 100 / 18
-SHORTER = [] if os.environ.get("AVOW_LONG_TESTS") else ["train.epochs=1"]
 
 
 def run(script: str, home: Path, *words: str, **variables: str) -> str:
@@ -45,12 +44,12 @@ def test_the_demo_answers_and_refuses(tmp_path, monkeypatch):
     assert re.search(r"^3\d unchanged, 1 skipped in", found.output, re.MULTILINE), found.output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_sample_trains(tmp_path, monkeypatch, capsys):
     """In this process, which has torch already."""
     script = str(ROOT / "scripts" / "train_sample")
     monkeypatch.setenv("AVOW_HOME", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", [script, *SHORTER])
+    monkeypatch.setattr(sys, "argv", [script])
     monkeypatch.setattr(sys, "path", [*sys.path])
     assert runpy.run_path(script)["main"]() == 0
     told = capsys.readouterr().out

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
-from parallel_gradients import METHODS, gradient
+from parallel_gradients import METHODS, RUNS, gradient
 from samples import small_recipe, write_precomp
 from test_training import as_toml, final_weights
 
@@ -64,9 +64,9 @@ def sgr_recipe(data: Path, **train: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def gradients(tmp_path_factory):
-    """Where two processes left the gradients of every case and two runs, started once for all.
+    """Where two processes left the gradients of every case and their runs, started once.
 
-    One run is of VSRN by TCL and does not gather; the other is of VSE infinity and does.
+    VSE infinity gathers; in the long form there are VSRN, which does not, and SGR, which does.
     """
     where = tmp_path_factory.mktemp("gradients")
     data = write_precomp(where / "toy_precomp")
@@ -106,14 +106,15 @@ def test_without_gathering_processes_share_the_mean_of_their_own_batches(gradien
 @pytest.mark.slow
 def test_a_run_on_two_processes(gradients):
     out, lines = gradients / "gathered", (gradients / "told.txt").read_text().splitlines()
-    [told] = [json.loads(line) for line in lines if line.startswith("{")]
-    assert told["run"] == str(out) and told["epochs"] == 2  # one of the processes speaks
+    told, *_ = [json.loads(line) for line in lines if line.startswith("{")]
+    assert told["run"] == str(out) and told["epochs"] == 2
+    assert len([line for line in lines if line.startswith("{")]) == len(RUNS)  # one speaks
     lines = (out / "log.jsonl").read_text().splitlines()
     assert [json.loads(line)["batches"] for line in lines] == [5, 5]
     assert Model.from_pretrained(out).views and final_weights(out)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_gathered_processes_learn_what_one_does(gradients, tmp_path):
     """SGR by TCL, from the first weights to the last, batch statistics included.
 
@@ -152,7 +153,7 @@ def test_the_command_itself_on_two_processes(gradients, tmp_path):
     assert json.loads(done.stdout.strip().splitlines()[-1])["epochs"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_a_method_adds_itself_on_two_processes(gradients):
     """VSRN's captioner learns from the first step of a batch alone; TCL takes four.
 

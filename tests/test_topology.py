@@ -28,7 +28,7 @@ def faults(place, monkeypatch, only):
     return {row["fault"]: row for row in made["rows"]}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_is_killed_and_the_other_goes_on(place, monkeypatch):
     """How many 503 there are depends on how soon the proxy notices, so they are not counted."""
     assert list(faults(place, monkeypatch, "is killed")) == ["a server is killed"]

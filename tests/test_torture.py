@@ -19,9 +19,9 @@ from benchmarks.torture._batch import KEPT, Batch, added
 LONG = 5 if os.environ.get("AVOW_LONG_TESTS") else 1
 TRIES = {
     "bounded_files": 50,
-    "damage": 14,
+    "damage": 8,
     "every_step": 14,
-    "health": 10,
+    "health": 5,
     "no_traceback": 18,
     "one_state": 90,
     "power_loss": 12,

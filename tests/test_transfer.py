@@ -325,7 +325,7 @@ def test_none_is_transferred_where_none_is_wanted(command, made, tmp_path):
     assert avow.open(tmp_path / "index").search("a cat").verdict == "unjudged"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_that_finds_enough_pictures_judges_from_then_on(made, encoded_once, tmp_path):
     pictures = tmp_path / "pictures"
     pictures.mkdir()
