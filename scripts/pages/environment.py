@@ -44,6 +44,19 @@ USERS = {
         "`1`: `avow serve` fetches a picture that was indexed at a URL, to show it.",
         "only pictures of this machine are shown",
     ),
+    "AVOW_UNTRUSTED": (
+        "`1`: decode pictures in processes of their own, with limits of time and memory, and "
+        "index no videos. `pictures`: the same, but videos are indexed. `0`: neither.",
+        "`avow serve` takes `pictures` where other machines can ask; otherwise `0`",
+    ),
+    "AVOW_DECODE_SECONDS": (
+        "Seconds that such a process may take for one picture.",
+        "60",
+    ),
+    "AVOW_DECODE_MB": (
+        "Megabytes of memory that such a process may have.",
+        "2048",
+    ),
     "AVOW_DEBUG": (
         "Any value: show the traceback of an error that is otherwise one sentence.",
         "one sentence and an exit code",
