@@ -36,11 +36,10 @@ def uploaded(content: bytes, pixels: int) -> Image.Image:
     A larger one than `pixels` is refused even where it could be read in part: unpacking a
     small file of a thousand million pixels takes half a minute.
     """
-    stream = io.BytesIO(content)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            width, height = photographs.identify(stream).size
+            width, height = photographs.size(content)
             if width * height > pixels:
                 raise Refusal(
                     413,
