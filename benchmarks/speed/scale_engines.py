@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -66,13 +67,24 @@ def faiss(vectors: np.ndarray, home: Path) -> Engine:
     return Ours(index, lambda: vectors.nbytes + 8 * len(vectors))
 
 
-def postgres(vectors: np.ndarray, home: Path) -> Engine:
-    index = PgVector(vectors.shape[1], kind="hnsw")
-    for start in range(0, len(vectors), AT_ONCE):
-        part = vectors[start : start + AT_ONCE]
-        index.add(np.arange(start, start + len(part)), np.asarray(part))
-    size = f"SELECT pg_total_relation_size('{index.table}')"
-    return Ours(index, lambda: int(index._ask(size)[0][0]))
+class Postgres(Ours):
+    """A table of a server; its graph is made when all rows are there, which is quicker."""
+
+    def __init__(self, vectors: np.ndarray, home: Path):
+        with closing(PgVector(vectors.shape[1])) as plain:
+            for start in range(0, len(vectors), AT_ONCE):
+                part = vectors[start : start + AT_ONCE]
+                plain.add(np.arange(start, start + len(part)), np.asarray(part))
+        self.table = PgVector(vectors.shape[1], table=plain.table, kind="hnsw")
+        super().__init__(self.table, self.size)
+
+    def size(self) -> int:
+        question = f"SELECT pg_total_relation_size('{self.table.table}')"
+        return int(self.table._ask(question)[0][0])
+
+    def close(self) -> None:
+        self.table._ask(f"DROP TABLE {self.table.table}")
+        super().close()
 
 
 class Milvus:
@@ -122,7 +134,7 @@ ENGINES: dict[str, Callable[[np.ndarray, Path], Engine]] = {
     "exact": exact,
     "int8": int8,
     "faiss": faiss,
-    "postgres": postgres,
+    "postgres": Postgres,
     "milvus": Milvus,
 }
 
