@@ -5,7 +5,7 @@ from functools import partial
 import pyarrow
 import pyarrow.parquet
 import pytest
-from databases import empty_store
+from databases import store_on
 from encoders import ColourEncoder
 
 from avow.retrieval.indexing import index_folders
@@ -15,11 +15,10 @@ from avow.retrieval.sharding import plan
 from benchmarks.quality._equal_indexes import png, write_folder, write_tar
 
 
-@pytest.fixture
-def both(server, tmp_path, monkeypatch):
+@pytest.fixture(params=["postgres", pytest.param("milvus", marks=pytest.mark.long)])
+def both(request, tmp_path, monkeypatch):
     """Indexes to a folder and to a store, and tells what the two report and hold."""
-    monkeypatch.setenv("AVOW_PG_DSN", server)
-    with empty_store("postgres") as place:
+    with store_on(request.param, request, monkeypatch) as place:
 
         def run(names, **options):
             runs = [
