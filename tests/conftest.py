@@ -7,6 +7,7 @@ success either, so each one is named with its reason at the end of every run.
 import faulthandler
 import gc
 import os
+from collections import Counter
 from collections.abc import Generator, Iterator
 
 import checked_shapes
@@ -16,10 +17,18 @@ checked_shapes.install()  # before anything imports the package
 gc.disable()  # until all is collected: what is imported stays
 
 from browser import browser, pages, visit  # noqa: E402
-from databases import away, server  # noqa: E402
+from databases import away, milvus_lite, milvus_server, server  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-__all__ = ["away", "browser", "pages", "server", "visit"]  # fixtures
+__all__ = [  # fixtures
+    "away",
+    "browser",
+    "milvus_lite",
+    "milvus_server",
+    "pages",
+    "server",
+    "visit",
+]
 
 TIERS = ("data", "browser")
 RAN = ("passed", "failed", "xfailed", "xpassed")
@@ -90,6 +99,26 @@ def pytest_terminal_summary(
     terminalreporter.section("data and browser tests")
     for tier in TIERS:
         terminalreporter.write_line(tier_line(tier, terminalreporter.stats, config))
+    if line := stores_line(terminalreporter.stats):
+        terminalreporter.write_line(line)
+
+
+def stores_line(stats: dict[str, list]) -> str:
+    """On which kinds of stores the suite of all stores ran, and why not on the others."""
+    ran, could_not = Counter[str](), dict[str, str]()
+    for outcome, reports in stats.items():
+        for report in reports:
+            node = getattr(report, "nodeid", "")
+            if "test_stores.py::" not in node or not node.endswith("]"):
+                continue
+            kind = node.rpartition("[")[2][:-1]
+            if outcome in RAN:
+                ran[kind] += 1
+            elif outcome in ("skipped", "error"):
+                could_not[kind] = reason(report)
+    told = [f"{kind} ({number} ran)" for kind, number in sorted(ran.items())]
+    told += [f"not {kind} ({why})" for kind, why in sorted(could_not.items())]
+    return f"stores: {', '.join(told)}" if told else ""
 
 
 def tier_line(tier: str, stats: dict[str, list], config: pytest.Config) -> str:

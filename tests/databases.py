@@ -11,6 +11,7 @@ import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from avow.core.errors import WrongIndex
 from avow.indexes.pgvector import make_ready
 from avow.retrieval.opening import open_shared
+from avow.retrieval.stores._milvus_link import Link
 
 
 @pytest.fixture(scope="session")
@@ -128,6 +130,37 @@ class Relay:
                     if answered > self.limit:
                         return
                     (far if end is near else near).sendall(data)
+
+
+def milvus_servers() -> list[str]:
+    """The kinds of Milvus to test: Lite everywhere, and a server where there is one."""
+    there = os.environ.get("AVOW_TEST_MILVUS") or find_spec("milvus") is not None
+    return ["milvus", "milvus-server"] if there else ["milvus"]
+
+
+@pytest.fixture(scope="session")
+def milvus_lite(tmp_path_factory) -> Iterator[str]:
+    """A file of Milvus Lite, open until the end: each opening takes a while."""
+    pytest.importorskip("pymilvus")
+    pytest.importorskip("milvus_lite")
+    place = str(tmp_path_factory.mktemp("milvus") / "lite.db")
+    held = Link(place)
+    held.use(lambda client: None)
+    yield place
+    held.close()
+
+
+@pytest.fixture(scope="session")
+def milvus_server() -> Iterator[str]:
+    """The server of AVOW_TEST_MILVUS, or the one of the package `milvus` (x86-64 only)."""
+    if named := os.environ.get("AVOW_TEST_MILVUS"):
+        yield named
+        return
+    milvus = pytest.importorskip("milvus")
+    with tempfile.TemporaryDirectory() as place, milvus.MilvusServer() as running:
+        running.set_base_dir(place)
+        running.start()
+        yield f"http://127.0.0.1:{running.listen_port}"
 
 
 def _soon_says(log: Path, words: str) -> bool:

@@ -132,6 +132,20 @@ def test_wrong_pairs_are_found_and_counted(by):
     assert (np.diff(ordered) >= 0).all()
 
 
+@pytest.mark.parametrize("pairs", [50, 64])
+def test_few_pairs_are_judged_too(pairs):
+    """Trees that want forty examples in a leaf cannot divide what sixty pairs give."""
+    from sklearn.metrics import average_precision_score
+
+    truth = np.arange(pairs)
+    said, wrong = truth.copy(), np.arange(0, pairs, 9)
+    said[wrong] = np.roll(wrong, 1)
+    given, *astray = looked_at(scores_of(truth), said, 0.05, 0)
+    found = suspect(given, astray, said)
+    assert average_precision_score(said != truth, found.order) > 0.8
+    assert 0.05 < found.share < 0.3
+
+
 def test_captions_astray_alone_come_before_images_astray():
     """Looked for alone, single wrong captions rank above those of wrong images."""
     truth = np.repeat(np.arange(90), 5)

@@ -65,6 +65,8 @@ def test_rows_are_dense_and_the_bar_covers_nothing(page, visit, width, height, l
     box = seen.page.locator("[aria-current=true]").bounding_box()
     assert box["y"] >= top - 1 and box["y"] + box["height"] <= bottom + 1
     assert not seen.scrolls_sideways() and seen.complaints == []
+    # only the list scrolls: the page had empty screens below its last row
+    assert seen.page.evaluate("document.documentElement.scrollHeight <= innerHeight")
     for target in boxes(seen.page, ".bar button, .bar select, .choice")[:8]:
         assert target["height"] >= 44
 

@@ -1,5 +1,6 @@
 """`avow serve`: where it listens, whom it lets in, and its sentence when it cannot."""
 
+import os
 import re
 import signal
 import socket
@@ -88,6 +89,18 @@ def test_other_machines_need_one(capsys):
     assert face._token("0.0.0.0", "mine", False) == "mine"
     assert face._token("0.0.0.0", None, True) is None
     assert "anybody who reaches it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "host, before, after",
+    [("127.0.0.1", None, None), ("0.0.0.0", None, "pictures"), ("0.0.0.0", "0", "0")],
+)
+def test_pictures_of_other_machines_are_decoded_elsewhere(monkeypatch, host, before, after):
+    monkeypatch.setenv("AVOW_UNTRUSTED", before or "")
+    if before is None:
+        monkeypatch.delenv("AVOW_UNTRUSTED")
+    face._guard_decoders(host)
+    assert os.environ.get("AVOW_UNTRUSTED") == after
 
 
 @pytest.mark.parametrize("token", ["", "  ", "schlüssel"])

@@ -1,6 +1,7 @@
 """Routes for the items of the index: lists, facts, thumbnails, files of pictures."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -8,7 +9,7 @@ from fastapi.responses import FileResponse
 
 from avow.api.answers import ItemAnswer, Items
 from avow.api.limits import ANSWERS, LARGEST_ID
-from avow.api.pictures import SIZES, media_type
+from avow.api.pictures import SIZES, content_of, media_type
 from avow.api.refusals import Refusal
 from avow.api.searching import REFUSALS, Chosen, ItemId, Kind
 from avow.api.service import Here
@@ -73,13 +74,18 @@ async def thumbnail(
     response_class=FileResponse,
     responses={200: {"content": {"image/*": {}}}},
 )
-async def picture(here: Here, item_id: ItemId) -> FileResponse:
+async def picture(here: Here, item_id: ItemId) -> Response:
     """The file of a picture as it is."""
     item, path = await here.picture(item_id)
     if item.moment is not None:
         raise Refusal(404, f"Item {item_id} is a moment of a video. Its file is at 'media'.")
-    kind = await here.reading.run(media_type, path)
-    return FileResponse(path, media_type=kind, headers={"Cache-Control": "private, no-cache"})
+    headers = {"Cache-Control": "private, no-cache"}
+    if isinstance(path, Path):
+        kind = await here.reading.run(media_type, path)
+        return FileResponse(path, media_type=kind, headers=headers)
+    content = await here.drawing.run(content_of, path)
+    kind = await here.reading.run(media_type, content)
+    return Response(content, media_type=kind, headers=headers)
 
 
 def item_answer(item: Item) -> ItemAnswer:

@@ -1,13 +1,14 @@
 """Pictures that come in and go out: uploads, thumbnails, heat maps.
 
 A picture goes out only when its file is in the index and, with every link followed, still
-lies in a folder that was indexed. Thumbnails stand upright and carry no data of the camera.
+lies in a folder or a shard that was indexed. Thumbnails stand upright and carry no data of the
+camera.
 """
 
 import io
 import warnings
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -16,8 +17,10 @@ from PIL import Image, ImageOps
 
 from avow.api.refusals import Refusal
 from avow.core import formats, photographs, videos
-from avow.core.errors import UnreadableVideo
+from avow.core.errors import AvowError, UnreadableVideo
+from avow.retrieval.item_pictures import bytes_elsewhere
 from avow.retrieval.store.indexed_folders import inside
+from avow.retrieval.store.items import Item
 
 SIZES = (128, 256, 512, 1024, 1536)
 """Edges of thumbnails; a size in between gets the next larger one."""
@@ -33,11 +36,10 @@ def uploaded(content: bytes, pixels: int) -> Image.Image:
     A larger one than `pixels` is refused even where it could be read in part: unpacking a
     small file of a thousand million pixels takes half a minute.
     """
-    stream = io.BytesIO(content)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            width, height = photographs.identify(stream).size
+            width, height = photographs.size(content)
             if width * height > pixels:
                 raise Refusal(
                     413,
@@ -65,10 +67,30 @@ def confined(path: str, folders: Sequence[str]) -> Path:
     return real
 
 
-def media_type(path: Path) -> str:
+Origin = Path | Callable[[], bytes]
+"""The file of a picture, or what reads it from where else it lies."""
+
+
+def origin(item: Item, folders: Sequence[str]) -> Origin:
+    """Where the bytes of a picture or a video come from, if it lies where it was indexed."""
+    return bytes_elsewhere(item, folders) or confined(item.path, folders)
+
+
+def content_of(place: Callable[[], bytes]) -> bytes:
+    """The bytes from elsewhere; why there are none is for the asker."""
+    try:
+        return place()
+    except AvowError as error:
+        raise Refusal(404, str(error)) from error
+
+
+def media_type(file: Path | bytes) -> str:
     """What kind of picture a file really is; anything else is not handed out."""
     try:
-        with path.open("rb") as stream, photographs.identify(stream) as picture:
+        with (
+            file.open("rb") if isinstance(file, Path) else io.BytesIO(file) as stream,
+            photographs.identify(stream) as picture,
+        ):
             return Image.MIME.get(picture.format or "", "application/octet-stream")
     except Exception as error:  # decoders of broken files raise almost anything
         raise _limit(error) or _broken() from error
@@ -87,7 +109,7 @@ class Thumbnails:
         self._cache: OrderedDict[_Key, bytes] = OrderedDict()
         self._lock = Lock()
 
-    def make(self, path: Path, content: str, size: int, time: float | None = None) -> bytes:
+    def make(self, place: Origin, content: str, size: int, time: float | None = None) -> bytes:
         """A JPEG whose longer edge is at most `size`, rounded up to one of `SIZES`.
 
         time: of the frame of a video; None: the file is a picture.
@@ -98,7 +120,10 @@ class Thumbnails:
             if key in self._cache:
                 self._cache.move_to_end(key)
                 return self._cache[key]
-        jpeg = _thumbnail(path, edge, self.pixels) if time is None else _frame(path, edge, time)
+        if isinstance(place, Path) and time is not None:
+            jpeg = _frame(place, edge, time)
+        else:
+            jpeg = _thumbnail(place, edge, self.pixels)
         self._keep(key, jpeg)
         return jpeg
 
@@ -125,11 +150,17 @@ def heat(cells: np.ndarray) -> bytes:
     return _written(layer, "PNG", compress_level=6)
 
 
-def _thumbnail(path: Path, edge: int, pixels: int) -> bytes:
+def _thumbnail(place: Origin, edge: int, pixels: int) -> bytes:
+    content = place if isinstance(place, Path) else content_of(place)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            picture = photographs.thumbnail(path, edge, pixels)
+            if isinstance(content, Path):
+                picture = photographs.thumbnail(content, edge, pixels)
+            else:
+                upright = ImageOps.exif_transpose(photographs.read(content, pixels))
+                upright.thumbnail((edge, edge), Image.Resampling.LANCZOS)
+                picture = photographs.on_paper(upright)
         return _written(picture, "JPEG", quality=82, optimize=True)
     except Exception as error:  # decoders of broken files raise almost anything
         raise _limit(error) or _broken() from error

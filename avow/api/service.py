@@ -19,7 +19,7 @@ from avow.api.jobs import JobList
 from avow.api.limits import Limits
 from avow.api.logs import LOG, log_request
 from avow.api.metrics import Metrics
-from avow.api.pictures import Thumbnails, confined
+from avow.api.pictures import Origin, Thumbnails, origin
 from avow.api.refusals import Refusal
 from avow.api.workers import Workers
 from avow.core.errors import AvowError, BadQuery
@@ -145,14 +145,14 @@ class Service:
     async def item(self, number: int) -> Item:
         return await self.reading.run(self.read_item, number)
 
-    async def picture(self, number: int, noun: str = "picture") -> tuple[Item, Path]:
+    async def picture(self, number: int, noun: str = "picture") -> tuple[Item, Origin]:
         """A picture or a moment of a video, and its file if that lies where it was indexed."""
 
-        def read() -> tuple[Item, Path]:
+        def read() -> tuple[Item, Origin]:
             item = self.read_item(number)
             if item.kind == "text":
                 raise Refusal(404, f"Item {number} is a text and has no {noun}.")
-            return item, confined(item.path, self.retriever.library.folders())
+            return item, origin(item, self.retriever.library.folders())
 
         return await self.reading.run(read)
 

@@ -55,7 +55,7 @@ def media_type(path: Path) -> str:
 async def media(here: Here, item_id: ItemId) -> FileResponse:
     """The video of a moment as it is, whole or the range of bytes that is asked for."""
     item, path = await here.picture(item_id, "video")
-    if item.moment is None:
+    if item.moment is None or not isinstance(path, Path):
         raise Refusal(404, f"Item {item_id} is a picture and has no video.")
     kind = await here.reading.run(media_type, path)
     headers = {"Cache-Control": "private, no-cache", "Accept-Ranges": "bytes"}

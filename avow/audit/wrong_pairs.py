@@ -28,6 +28,7 @@ PARTS = 3
 BINS = 255
 ROUNDS = 2
 _FEWEST = 1.0  # right pairs to learn from
+_LEAF = 40  # examples in each leaf of a tree
 _RAREST = 1e-4  # of each kind: what is never seen must stay possible
 
 
@@ -111,7 +112,7 @@ def _ratio(
         )
         learnt = np.concatenate([given[in_training], wrong[in_training]])
         edges = [_edges(column, weight) for column in learnt.T]
-        trees = _trees(names, seed).fit(
+        trees = _trees(names, len(learnt), seed).fit(
             _binned(learnt, edges),
             np.repeat([0, 1], in_training.sum()),
             sample_weight=weight * in_training.sum(),
@@ -141,13 +142,13 @@ def _binned(
     return np.stack(bins, 1).astype(np.float64)
 
 
-def _trees(names: list[str], seed: int) -> HistGradientBoostingClassifier:
+def _trees(names: list[str], examples: int, seed: int) -> HistGradientBoostingClassifier:
     sense = [(name in RISING) - (name in FALLING) for name in names]
     return HistGradientBoostingClassifier(
         max_iter=80,
         learning_rate=0.1,
         max_leaf_nodes=8,
-        min_samples_leaf=40,
+        min_samples_leaf=min(_LEAF, examples // 4),  # a few dozen pairs need a cut too
         l2_regularization=1.0,
         monotonic_cst=sense,
         early_stopping=False,  # type: ignore[arg-type]

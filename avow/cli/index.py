@@ -1,6 +1,7 @@
 """`avow index`: folders of photographs, videos and texts to an index that can be searched."""
 
 import json
+import os
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,6 +75,14 @@ Ray = Annotated[
         help="Encode on a Ray cluster: auto, host:6379, ray://host:10001, local.",
     ),
 ]
+Untrusted = Annotated[
+    bool,
+    typer.Option(
+        "--untrusted",
+        help="Decode pictures in processes of their own, with limits of time and memory, and "
+        "no videos; the same as AVOW_UNTRUSTED=1.",
+    ),
+]
 Transfer = Annotated[
     int,
     typer.Option(
@@ -99,6 +108,7 @@ def index(
     device: EncoderDevice = "",
     ray: Ray = "",
     transfer: Transfer = 1000,
+    untrusted: Untrusted = False,
     allow_code: AllowCode = False,
     as_json: AsJson = False,
 ) -> None:
@@ -117,9 +127,14 @@ def index(
 
     A name that ends in .tar is WebDataset, one in .parquet a table with pictures or their URLs;
     its last part may be a pattern, as in 's3://bucket/data/*.tar'.
+
+    --untrusted is for pictures of strangers: one that makes its decoder crash, hang or need too
+    much memory is skipped and listed, and nothing else is lost.
     """
     from avow.retrieval.encoders.lazy import Deferred, unchanged
 
+    if untrusted:
+        os.environ["AVOW_UNTRUSTED"] = "1"
     opened = partial(open_named, device=device, allow_code=allow_code)
     chosen = Deferred.named(model, cache(opened))
     plain = not (rebuild or dedupe or engine or vectors or ray) and (half, ocr) == (None, None)

@@ -141,6 +141,7 @@ def serve(
             raise MissingExtra("The server", package, "server")
     from avow.api.limits import Limits
 
+    _guard_decoders(host)
     settings = Settings(
         index,
         model,
@@ -305,6 +306,12 @@ def _token(host: str, token: str | None, no_token: bool) -> str | None:
             file=sys.stderr,
         )
     return token
+
+
+def _guard_decoders(host: str) -> None:
+    """Where other machines can ask, strangers may send pictures."""
+    if not _is_loopback(host):
+        os.environ.setdefault("AVOW_UNTRUSTED", "pictures")
 
 
 def _is_loopback(host: str) -> bool:

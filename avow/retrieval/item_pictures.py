@@ -1,14 +1,27 @@
-"""The picture of an item: its file, or the key frame of a moment of a video."""
+"""The picture of an item: its file, or the key frame of a moment of a video.
 
+A picture in a shard of this machine is read from it. One that lies at a URL is fetched only
+where whoever runs Avow has said so (AVOW_FETCH_PICTURES=1): an index that somebody sent must
+not make this machine ask servers that it names.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from PIL import Image
 
+from avow.core import storage
 from avow.core.errors import BadData, BadQuery
 from avow.core.photographs import open_photograph
 from avow.core.storage import is_url
+from avow.core.web import fetch_public
 from avow.retrieval.store.items import Item
+from avow.retrieval.store.reading import LARGEST_FILE
 from avow.retrieval.store.walk import INSIDE
+
+_FETCH = "AVOW_FETCH_PICTURES"
 
 
 def open_item(item: Item) -> Image.Image:
@@ -31,3 +44,35 @@ def open_item(item: Item) -> Image.Image:
 
         return open_picture(item.path)
     return open_photograph(Path(item.path))
+
+
+def bytes_elsewhere(item: Item, noted: Sequence[str]) -> Callable[[], bytes] | None:
+    """What reads the file of a picture that is no file here; None where it must be one.
+
+    noted: the folders and sources of the index; a shard outside of them is not opened.
+    """
+    fetch = os.environ.get(_FETCH) == "1"
+    if is_url(item.path):
+        return partial(_fetched, item, fetch)
+    if INSIDE not in item.path or Path(item.path).exists():
+        return None
+    from avow.retrieval.sharding.single import lies_inside, picture_bytes
+
+    return partial(picture_bytes, item.path, fetch) if lies_inside(item.path, noted) else None
+
+
+def _fetched(item: Item, fetch: bool) -> bytes:
+    scheme = item.path.partition(":")[0].lower()
+    if not fetch or INSIDE in item.path:
+        what = "shard" if INSIDE in item.path else "picture"
+        raise BadData(
+            f"Item {item.id} lies at {item.path!r}. Expected a file of this machine; copy the "
+            f"{what} here and index that"
+            + ("." if fetch else f", or set {_FETCH}=1 to fetch pictures that lie at URLs.")
+        )
+    try:
+        if scheme in ("http", "https"):
+            return fetch_public(item.path, LARGEST_FILE)
+        return storage.read(item.path, LARGEST_FILE)
+    except ValueError as error:
+        raise BadData(f"Item {item.id} cannot be fetched: {error}.") from error

@@ -34,6 +34,12 @@ _BITS = 53
 _NAME = re.compile("[a-z][a-z0-9_]{0,39}")
 
 
+Filter = Where | None
+Vectors = Float32[np.ndarray, "items dim"]
+Usual = Float32[np.ndarray, "items numbers"]
+"""As `Space.usual_rows` writes them; no columns where the model has no bank."""
+
+
 @dataclass(frozen=True)
 class Row:
     """An item with all that a filter may ask of it, without its vector."""
@@ -62,9 +68,8 @@ class Stored:
     """Rows as they were read, in the order in which they were asked for; lost ones are out."""
 
     rows: tuple[Row, ...]
-    vectors: Float32[np.ndarray, "items dim"]
-    usual: Float32[np.ndarray, "items numbers"]
-    """As `Space.usual_rows` writes them; no columns where the model has no bank."""
+    vectors: Vectors
+    usual: Usual
 
 
 @dataclass(frozen=True)
@@ -171,11 +176,7 @@ class SharedStore(Store):
 
     @abstractmethod
     def put(
-        self,
-        rows: Sequence[Row],
-        vectors: Float32[np.ndarray, "items dim"],
-        usual: Float32[np.ndarray, "items numbers"],
-        gone: Sequence[int] = (),
+        self, rows: Sequence[Row], vectors: Vectors, usual: Usual, gone: Sequence[int] = ()
     ) -> None:
         """Insert or replace rows, and delete others; at once where the store can."""
 
@@ -208,12 +209,7 @@ class SharedStore(Store):
 
     @abstractmethod
     def search(
-        self,
-        queries: Queries,
-        k: int,
-        where: Where | None,
-        kind: str,
-        passing: int | None = None,
+        self, queries: Queries, k: int, where: Filter, kind: str, passing: int | None = None
     ) -> Nearest:
         """The k largest dot products of each query among the rows that pass.
 

@@ -1,12 +1,14 @@
 """Index broken pictures, videos and tables: each is read or listed, at a bounded cost."""
 
 import io
+import os
 import random
 import resource
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from PIL import Image
@@ -21,7 +23,8 @@ PROOF = (
     "Pictures of every format, videos and tables of texts are changed: bits, ranges, sizes in "
     "their headers, pieces of one file in another. They are indexed fifty at a time. Each must "
     "be indexed or listed as skipped with a reason; a death of the indexer, a traceback or a "
-    "file that is neither is a loss."
+    "file that is neither is a loss. Every second fifty are decoded as pictures of strangers, "
+    "in processes with limits."
 )
 WANTED, BATCH = 100_000, 500
 FOLDER = 50
@@ -85,8 +88,12 @@ def batch(place: Path, first: int, count: int) -> Batch:
             data = changed(contents[seed], draw.choice(contents), draw)
             (folder / f"{number}{seeds[seed].suffix}").write_bytes(data)
         started = time.monotonic()
+        elsewhere = start // FOLDER % 2 == 1
+        seen.counts["decoded in processes with limits"] += FOLDER * elsewhere
+        how = {"AVOW_UNTRUSTED": "pictures" if elsewhere else "0"}
         try:
-            seen.losses += [f"{start} {told}" for told in _indexed(folder, index, seen)]
+            with patch.dict(os.environ, how):
+                seen.losses += [f"{start} {told}" for told in _indexed(folder, index, seen)]
         except Exception as error:
             seen.tracebacks.append(f"{start} to {start + FOLDER - 1}: {line_of(error)}")
         seen.peak(f"seconds for {FOLDER} files", round(time.monotonic() - started, 1))

@@ -26,10 +26,36 @@ USERS = {
         "`postgresql://user@host/database`.",
         "neither can be used",
     ),
+    "AVOW_MILVUS_URI": (
+        "Milvus of the `milvus` stores: a server such as `http://host:19530`, or a file of "
+        "Milvus Lite whose name ends in `.db`.",
+        "the file `milvus.db` in AVOW_HOME",
+    ),
+    "AVOW_MILVUS_TOKEN": (
+        "What a Milvus server asks for, such as `user:password` or a key.",
+        "nothing is sent",
+    ),
     "AVOW_PRIVATE_ADDRESSES": (
         "`1`: fetch pictures whose URLs stand in a Parquet table also from addresses inside "
         "this machine and its network.",
         "only from public addresses, or through the proxy that is set",
+    ),
+    "AVOW_FETCH_PICTURES": (
+        "`1`: `avow serve` fetches a picture that was indexed at a URL, to show it.",
+        "only pictures of this machine are shown",
+    ),
+    "AVOW_UNTRUSTED": (
+        "`1`: decode pictures in processes of their own, with limits of time and memory, and "
+        "index no videos. `pictures`: the same, but videos are indexed. `0`: neither.",
+        "`avow serve` takes `pictures` where other machines can ask; otherwise `0`",
+    ),
+    "AVOW_DECODE_SECONDS": (
+        "Seconds that such a process may take for one picture.",
+        "60",
+    ),
+    "AVOW_DECODE_MB": (
+        "Megabytes of memory that such a process may have.",
+        "2048",
     ),
     "AVOW_DEBUG": (
         "Any value: show the traceback of an error that is otherwise one sentence.",
@@ -44,6 +70,10 @@ DEVELOPERS = {
     "AVOW_TEST_PG": (
         "PostgreSQL server, with pgvector, that the tests of stores and engines use.",
         "one that a package brings is started",
+    ),
+    "AVOW_TEST_MILVUS": (
+        "Milvus server on which the tests of stores run as well, beside Milvus Lite.",
+        "that of the package `milvus` where it is installed (x86-64 only)",
     ),
     "AVOW_LONG_TESTS": (
         "Any value: the long form of the tests; `make test-long` sets it.",

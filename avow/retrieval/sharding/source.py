@@ -118,6 +118,16 @@ class ShardSource(Source):
         shard = shard_of(path)
         return shard is not None and self._is_shard(shard) and fits(self.name, shard, listing)
 
+    def record(self, stat: FileStat, path: str) -> Record | None:
+        """The item of a listed file that has this path, to be shown again."""
+        with opened_file(stat) as stream:
+            return self.found(stat, stream, path)
+
+    def found(self, stat: FileStat, stream: Any, path: str) -> Record | None:
+        """The same of an open shard; one that can be entered anywhere reads less."""
+        rows = self.unpacked(stat, stream)
+        return next((one for one in rows if one.stat.path == path), None)
+
     @abstractmethod
     def unpacked(self, stat: FileStat, stream: Any) -> Iterator[Record]:
         """The pictures of one shard; what this raises is why the rest of it is not read."""
@@ -134,6 +144,12 @@ def fits(name: str, path: str, listing: Walk) -> bool:
     root = f"{listing.roots[0]}/"
     rest = path.removeprefix(root)
     return path.startswith(root) and "/" not in rest and fnmatchcase(rest, pattern)
+
+
+def place_of(name: str) -> str:
+    """The folder or file that holds what a name stands for, which may be a pattern."""
+    folder, _, pattern = name.rpartition("/")
+    return folder if _WILD & set(pattern) else name
 
 
 def inside(stat: FileStat, name: str, size: int) -> FileStat:

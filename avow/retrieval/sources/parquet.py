@@ -6,13 +6,14 @@ The name of an item is the column `key`, or else the number of its row.
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from avow.core.errors import MissingExtra
 from avow.core.web import fetch_public
 from avow.retrieval.sharding.source import Record, ShardSource, bounded, inside, picture_name
 from avow.retrieval.store.reading import LARGEST_FILE, Unreadable
-from avow.retrieval.store.walk import FileStat
+from avow.retrieval.store.walk import INSIDE, FileStat
 
 BYTES = ("jpg", "jpeg", "png", "webp", "image", "bytes")
 URLS = ("url", "image_url", "URL")
@@ -28,27 +29,59 @@ class Parquet(ShardSource):
     suffix = ".parquet"
 
     def unpacked(self, stat: FileStat, stream: Any) -> Iterator[Record]:
-        try:
-            from pyarrow import parquet
-        except ModuleNotFoundError:
-            raise MissingExtra("Reading Parquet", "pyarrow", "tables") from None
-        table = parquet.ParquetFile(stream)
-        for group in range(table.num_row_groups):
-            size = table.metadata.row_group(group).total_byte_size
-            if size > LARGEST_GROUP:
-                raise Unreadable(f"a group of rows of {size} bytes; {LARGEST_GROUP} at most")
-        names = table.schema_arrow.names
-        column = next((name for name in (*BYTES, *URLS) if name in names), None)
-        if column is None:
-            expected = ", ".join((*BYTES, *URLS))
-            raise Unreadable(f"no column of pictures: expected one of {expected}")
-        key = next((name for name in KEYS if name in names), None)
+        table, column, key = _opened(stream)
         read = [column, key] if key else [column]
-        number, used = 0, set()
-        for batch in table.iter_batches(ROWS_AT_ONCE, columns=read):
-            for row in batch.to_pylist():
-                yield _record(stat, row, column, _name(row, key, number, used))
-                number += 1
+        used: set[str] = set()
+        for number, row in enumerate(_rows(table, columns=read)):
+            yield _record(stat, row, column, _name(row, key, number, used))
+
+    def found(self, stat: FileStat, stream: Any, path: str) -> Record | None:
+        """Names are read up to it, and then the pictures of its group of rows."""
+        wanted = path.removeprefix(f"{stat.path}{INSIDE}").rpartition(".")[0]
+        table, column, key = _opened(stream)
+        number = _number_of(wanted, table, key)
+        if number is None:
+            return None
+        for group in range(table.num_row_groups):
+            rows = table.metadata.row_group(group).num_rows
+            if number < rows:
+                found = _rows(table, columns=[column], row_groups=[group])
+                return _record(stat, next(islice(found, number, None)), column, wanted)
+            number -= rows
+        return None
+
+
+def _opened(stream: Any) -> tuple[Any, str, str | None]:
+    """The table, the column of its pictures, and that of their names."""
+    try:
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise MissingExtra("Reading Parquet", "pyarrow", "tables") from None
+    table = parquet.ParquetFile(stream)
+    for group in range(table.num_row_groups):
+        size = table.metadata.row_group(group).total_byte_size
+        if size > LARGEST_GROUP:
+            raise Unreadable(f"a group of rows of {size} bytes; {LARGEST_GROUP} at most")
+    names = table.schema_arrow.names
+    column = next((name for name in (*BYTES, *URLS) if name in names), None)
+    if column is None:
+        expected = ", ".join((*BYTES, *URLS))
+        raise Unreadable(f"no column of pictures: expected one of {expected}")
+    return table, column, next((name for name in KEYS if name in names), None)
+
+
+def _rows(table: Any, **which: Any) -> Iterator[dict[str, Any]]:
+    for batch in table.iter_batches(ROWS_AT_ONCE, **which):
+        yield from batch.to_pylist()
+
+
+def _number_of(wanted: str, table: Any, key: str | None) -> int | None:
+    """The row whose picture has a name."""
+    if key is None:
+        return int(wanted) if wanted.isascii() and wanted.isdigit() else None
+    used: set[str] = set()
+    rows = enumerate(_rows(table, columns=[key]))
+    return next((at for at, row in rows if _name(row, key, at, used) == wanted), None)
 
 
 def _name(row: dict[str, Any], key: str | None, number: int, used: set[str]) -> str:

@@ -41,6 +41,9 @@ _LONGEST_PART = 1000
 _READ_AT_ONCE = 2**20
 
 
+NOT_FROM_STRANGERS = "videos are not decoded where AVOW_UNTRUSTED is set"
+
+
 class Unreadable(Exception):
     """Why a file is skipped; `again` where trying again may help."""
 
@@ -109,6 +112,8 @@ def _load(
     read_text: ReadText | None,
     data: bytes | None,
 ) -> Loaded:
+    if is_video(stat.suffix) and photographs.untrusted("videos"):
+        raise Unreadable(NOT_FROM_STRANGERS, again=True)
     if is_video(stat.suffix) and data is None:
         content, stat = _hashed(stat)
         return Loaded(stat, content, is_stored=content in stored_contents)

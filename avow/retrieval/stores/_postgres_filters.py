@@ -1,9 +1,8 @@
 """A filter in PostgreSQL's language: a condition over one table, and its values."""
 
-from datetime import date, datetime, timedelta
 from typing import Any
 
-from avow.retrieval.patterns import folded
+from avow.retrieval.stores._filter_parts import like, times_of
 from avow.retrieval.where import Where
 from avow.retrieval.where_tree import Comparison, Joined, Negated, Tree
 
@@ -13,7 +12,6 @@ _PLACES = {
     "name": "regexp_replace({path}, '^.*/', '')",
     "folder": "coalesce(nullif(regexp_replace({path}, '/[^/]*$', ''), ''), '/')",
 }
-_SECOND = 10**9
 
 
 def condition_of(where: Where | None, kind: str) -> Condition:
@@ -25,33 +23,8 @@ def condition_of(where: Where | None, kind: str) -> Condition:
     return wanted, values
 
 
-def like(pattern: str) -> str:
-    """A pattern of `~` as LIKE reads it: * is any text, ? any character."""
-    pattern = folded(pattern)
-    escaped = pattern.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    if "*" not in pattern and "?" not in pattern:
-        return f"%{escaped}%"
-    return escaped.replace("*", "%").replace("?", "_")
-
-
-def days(first: str, last: str) -> tuple[int, int]:
-    """From the start of the first day to that of the day after the last, in nanoseconds."""
-    begin = datetime.fromisoformat(first)
-    return _nanoseconds(begin), _nanoseconds(_day_after(last))
-
-
-def _day_after(day: str) -> datetime:
-    last = date.fromisoformat(day)
-    if last == date.max:
-        return datetime.max
-    return datetime.combine(last + timedelta(days=1), datetime.min.time())
-
-
-def _nanoseconds(moment: datetime) -> int:
-    try:
-        return int(moment.timestamp()) * _SECOND
-    except (OverflowError, ValueError, OSError):  # before or after what the system counts
-        return (-1 if moment.year < 1970 else 1) * (2**63 - 1)
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
 def _written(tree: Tree, denied: bool = False) -> Condition:
@@ -81,11 +54,12 @@ def _compared(tree: Comparison) -> Condition:
     if name == "tag":
         if sign == "~":
             return "EXISTS (SELECT FROM unnest(tags_folded) t WHERE t LIKE %s)", [
-                like(str(values[0]))
+                like(str(values[0]), _escaped)
             ]
         return "tags @> ARRAY[%s]::text[]", values
     if sign == "~":
-        return f"{_PLACES[name].format(path='path_folded')} LIKE %s", [like(str(values[0]))]
+        pattern = like(str(values[0]), _escaped)
+        return f"{_PLACES[name].format(path='path_folded')} LIKE %s", [pattern]
     if name == "taken":
         if sign == "between":
             return "left(taken, 10) BETWEEN %s AND %s", values
@@ -94,11 +68,6 @@ def _compared(tree: Comparison) -> Condition:
 
 
 def _modified(tree: Comparison) -> Condition:
-    """Days of this machine's clock, as a folder on it is asked."""
-    first, last = str(tree.values[0]), str(tree.values[-1])
-    begin, end = days(first, last)
-    if tree.sign == "between":
-        return "mtime_ns >= %s AND mtime_ns < %s", [begin, end]
-    if tree.sign in ("<", ">="):
-        return f"mtime_ns {tree.sign} %s", [begin]
-    return f"mtime_ns {'<' if tree.sign == '<=' else '>='} %s", [end]
+    bounds = times_of(tree)
+    condition = " AND ".join(f"mtime_ns {sign} %s" for sign, _ in bounds)
+    return condition, [time for _, time in bounds]

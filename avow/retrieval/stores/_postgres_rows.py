@@ -3,22 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
-from avow.core.camera import place_of
-from avow.core.moments import duration_of
 from avow.retrieval.patterns import folded
 from avow.retrieval.store_contract import Row
+from avow.retrieval.stores._filter_parts import place_and_length
 from avow.retrieval.stores._postgres_schema import COLUMNS
 
 
 def cells_of(row: Row) -> tuple[Any, ...]:
-    latitude, longitude = place_of(list(row.tags)) or (None, None)
     tags = [clean(tag) for tag in row.tags]
     text = None if row.text is None else clean(row.text)
     return (
         *(row.id, row.kind, row.kind == "text", row.path, folded(row.path), row.part),
         *(row.content, row.file_content, row.file_items, row.size, row.mtime_ns, text),
         *(row.width, row.height, row.taken, row.look, tags, [folded(tag) for tag in tags]),
-        *(latitude, longitude, duration_of(row.part) if row.kind == "video" else None),
+        *place_and_length(row),
     )
 
 

@@ -13,9 +13,18 @@ import numpy as np
 
 from avow.core.errors import BadQuery, WrongIndex
 from avow.core.searching import Nearest, Queries
-from avow.core.shapes import Float32, Int64
+from avow.core.shapes import Int64
 from avow.indexes.pgvector import nearest_question, set_for_search
-from avow.retrieval.store_contract import Current, Present, Row, SharedStore, Stored
+from avow.retrieval.store_contract import (
+    Current,
+    Filter,
+    Present,
+    Row,
+    SharedStore,
+    Stored,
+    Usual,
+    Vectors,
+)
 from avow.retrieval.stores._postgres_filters import condition_of
 from avow.retrieval.stores._postgres_pool import Pool
 from avow.retrieval.stores._postgres_rows import cells_of, clean, row_of
@@ -146,11 +155,7 @@ class Postgres(SharedStore):
     # --- rows -------------------------------------------------------------------------
 
     def put(
-        self,
-        rows: Sequence[Row],
-        vectors: Float32[np.ndarray, "items dim"],
-        usual: Float32[np.ndarray, "items numbers"],
-        gone: Sequence[int] = (),
+        self, rows: Sequence[Row], vectors: Vectors, usual: Usual, gone: Sequence[int] = ()
     ) -> None:
         half = bool(self._about.get("half"))
         order = sorted(range(len(rows)), key=lambda n: rows[n].id)  # two writers never cross
@@ -247,12 +252,7 @@ class Postgres(SharedStore):
         return _ids(self._filtered(where, question, [*values, size]))
 
     def search(
-        self,
-        queries: Queries,
-        k: int,
-        where: Where | None,
-        kind: str,
-        passing: int | None = None,
+        self, queries: Queries, k: int, where: Filter, kind: str, passing: int | None = None
     ) -> Nearest:
         graph = self._about["engine"] == "hnsw" and (passing is None or passing > _FEW)
         found = self._nearest(queries, k, where, kind, graph)

@@ -1,0 +1,311 @@
+"""What a store in Milvus promises beside the suite of all stores (`test_stores.py`)."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from encoders import ColourEncoder, picture
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+
+from avow.api import create_app
+from avow.core.errors import Unavailable, WrongIndex
+from avow.retrieval.indexing import index_folders
+from avow.retrieval.open_index import Choice
+from avow.retrieval.opening import open_library, open_shared
+from avow.retrieval.search import Retriever
+from avow.retrieval.store_contract import Row, item_id
+from avow.retrieval.where import Where
+
+pytest.importorskip("pymilvus")
+pytest.importorskip("milvus_lite")
+
+MANIFEST = {"fingerprint": "f" * 16, "dim": 4, "half": False, "engine": "exact"}
+HERE = "http://127.0.0.1:8000"
+HOSTILE = [
+    *('a" or id >= 0 or path == "b.png', "x' or shown == 1 or name == 'y.png", 'q".png'),
+    *(
+        "back\\slash.png",
+        'end\\".png',
+        "100%.png",
+        "1000.png",
+        "under_score.png",
+        "underxscore.png",
+    ),
+    *("new\nline.png", "tab\there.png", ") or (id > 0.png", "\ue025.png", "{id}.png"),
+]
+
+
+@pytest.fixture
+def lite(milvus_lite, monkeypatch):
+    """A store in the file that all tests share."""
+    monkeypatch.setenv("AVOW_MILVUS_URI", milvus_lite)
+    store = open_shared(f"milvus:test_{os.urandom(6).hex()}")
+    assert store is not None
+    yield store
+    store.drop()
+    store.close()
+
+
+def batch(version: int, size: int = 6) -> tuple[list[Row], np.ndarray, np.ndarray]:
+    """A file of some items in one of its versions."""
+    parts = [str(part) for part in range(size)]
+    rows = [
+        Row(item_id("/f", part, str(version)), "image", "/f", part, "", "", size, version, 0)
+        for part in parts
+    ]
+    vectors = np.random.default_rng(version).normal(size=(size, 4)).astype(np.float32)
+    return rows, vectors, np.empty((size, 0), np.float32)
+
+
+def test_a_value_of_a_filter_stays_a_value(lite, tmp_path):
+    encoder, folder = ColourEncoder(), tmp_path / "pictures"
+    folder.mkdir()
+    named = [name for name in HOSTILE if "/" not in name]
+    for name in named:
+        picture("red").save(folder / name, "png")
+    index_folders([folder], index=Path(lite.address), encoder=encoder)
+    with open_library(lite.address) as library:
+        assert len(library) == len(named)
+        for name in named:
+            written = name.replace("\\", "\\\\").replace('"', '\\"')
+            for sign in "=~":
+                where = Where.parse(f'name{sign}"{written}"')
+                items = library.items(library.find(where))
+                assert [Path(item.path).name for item in items] == [name], (sign, name)
+            missing = f'{written} "'.replace(' "', '\\"')
+            assert library.count(Where.parse(f'tag="{missing}" or tag~"{missing}"')) == 0
+
+
+@given(value=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_an_expression_has_one_shape_for_all_values(value):
+    """Read by the parser of Milvus Lite, which the writer of expressions does not know."""
+    from milvus_lite.search.filter.tokens import TokenKind, tokenize
+
+    from avow.retrieval.stores._milvus_filters import expression_of
+
+    written = value.replace("\\", "\\\\").replace('"', '\\"')
+    for field, sign in (("path", "="), ("name", "~"), ("tag", "="), ("tag", "~")):
+        shapes = []
+        for one in (written, "plain"):
+            expression = expression_of(Where.parse(f'{field}{sign}"{one}"'), "image", 2)
+            tokens = tokenize(expression)
+            shapes.append([token.kind for token in tokens])
+            texts = [token.value for token in tokens if token.kind is TokenKind.STRING]
+        assert shapes[0] == shapes[1] and texts
+
+
+def test_a_batch_is_seen_whole_or_not_at_all(lite):
+    lite.prepare(MANIFEST, False)
+    lite.publish()
+    lite.put(*batch(0))
+    seen, stop = [], threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            ids = lite.find(None, "image")
+            seen.append({(row.size, len(ids)) for row in lite.read(ids.tolist()).rows})
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for version in range(1, 8):
+        gone = [row.id for row in batch(version - 1)[0]]
+        lite.put(*batch(version), gone)
+    stop.set()
+    reader.join()
+    assert all(len(told) < 2 and {size for _, size in told} <= {6} for told in seen), seen
+    (file,) = lite.files(["/"])
+    assert (file.size, file.whole, len(file.ids)) == (7, True, 6)
+    rows = lite._link.use(lambda client: client.query(lite._rows(), filter="shown == 0"))
+    assert len(rows) == 0  # tombstones are removed
+
+
+def test_an_answer_that_is_short_says_so(lite, tmp_path):
+    for colour in ("red", "green"):
+        picture(colour).save(tmp_path / f"{colour}.png")
+    encoder = ColourEncoder()
+    index_folders([tmp_path], index=Path(lite.address), encoder=encoder)
+    with open_library(lite.address) as library:
+        choice = Choice(5, True, library.find(), None, "image")  # as if rows did not answer
+        found = library.nearest(encoder.encode_texts(["red"]), 4, choice)
+        assert found.missing == (f"{lite.address!r} gave 2 of 4 items.",)
+
+
+def test_equal_scores_come_in_the_order_of_ids(lite):
+    lite.prepare(MANIFEST, False)
+    lite.publish()
+    rows, _, usual = batch(0, 80)
+    lite.put(rows, np.eye(4, dtype=np.float32)[[0] * 80], usual)
+    ids, scores = lite.search(np.eye(4, dtype=np.float32)[:2], 5, None, "image", 80)
+    wanted = sorted(row.id for row in rows)[:5]
+    assert ids.tolist() == [wanted, wanted] and scores.tolist() == [[1.0] * 5, [0.0] * 5]
+    assert lite.sample(None, "image", 7).tolist() == sorted(row.id for row in rows)[:7]
+
+
+CHILD = """
+import sys
+from avow.core.errors import AvowError
+from avow.retrieval.opening import open_library
+for _ in sys.stdin:
+    try:
+        with open_library("milvus:shop") as library:
+            print(len(library), flush=True)
+    except AvowError as error:
+        print(error, flush=True)
+"""
+
+
+def test_a_file_is_open_in_one_process_and_outlives_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("AVOW_MILVUS_URI", str(tmp_path / "shop.db"))
+    picture("red").save(tmp_path / "red.png")
+    encoder = ColourEncoder()
+    with pytest.raises(WrongIndex, match="is empty"):
+        open_library("milvus:shop")
+    assert not (tmp_path / "shop.db").exists()  # asking makes nothing
+    index_folders([tmp_path], index=Path("milvus:shop"), encoder=encoder)
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+    def asked() -> str:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+        return child.stdout.readline()
+
+    with open_library("milvus:shop") as library:
+        assert len(library) == 1
+        assert "is open in another process" in asked()
+    assert asked() == "1\n"
+    child.communicate()
+    assert child.returncode == 0
+    with pytest.raises(WrongIndex, match="Expected the address of a server"):
+        monkeypatch.setenv("AVOW_MILVUS_URI", "milvus.txt")
+        open_library("milvus:shop")
+
+
+class Running:
+    """A server of the package milvus-lite, in a process of its own."""
+
+    def __init__(self, place: Path):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.place = place
+        self.start()
+
+    def start(self) -> None:
+        line = [sys.executable, "-m", "milvus_lite", "server", "--data-dir", str(self.place)]
+        line += ["--host", "127.0.0.1", "--port", str(self.port)]
+        quiet = subprocess.DEVNULL
+        self.process = subprocess.Popen(line, stdout=quiet, stderr=quiet)
+        while True:
+            with socket.socket() as link:
+                if link.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            assert self.process.poll() is None
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A folder with one picture."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    picture("red").save(folder / "red.png")
+    return folder
+
+
+def status_of(client: TestClient) -> int:
+    return client.get("/api/search", params={"text": "red"}).status_code
+
+
+def test_a_server_that_is_away_is_a_sentence(shop, tmp_path, monkeypatch):
+    from milvus_lite.server_manager import server_manager_instance
+
+    place, encoder = str(tmp_path / "shop.db"), ColourEncoder()
+    monkeypatch.setenv("AVOW_MILVUS_URI", place)
+    index_folders([shop], index=Path("milvus:shop"), encoder=encoder)
+    with open_library("milvus:shop") as library:
+        client = TestClient(create_app(Retriever(library, encoder)), base_url=HERE)
+        assert status_of(client) == 200
+        server_manager_instance.release_server(place)
+        with pytest.raises(Unavailable, match="Milvus cannot be used"):
+            library.refresh()
+        assert status_of(client) == 503
+    monkeypatch.setenv("AVOW_MILVUS_URI", "http://127.0.0.1:1")
+    monkeypatch.setenv("AVOW_MILVUS_TOKEN", "me:hunter2")
+    with pytest.raises(Unavailable, match="check AVOW_MILVUS_URI") as told:
+        open_library("milvus:shop")
+    assert "hunter2" not in str(told.value)
+
+
+@pytest.mark.long
+def test_a_server_that_was_killed_is_used_again(shop, tmp_path, monkeypatch):
+    running, encoder = Running(tmp_path / "data"), ColourEncoder()
+    monkeypatch.setenv("AVOW_MILVUS_URI", f"http://127.0.0.1:{running.port}")
+    try:
+        index_folders([shop], index=Path("milvus:shop"), encoder=encoder)
+        with open_library("milvus:shop") as library:
+            client = TestClient(create_app(Retriever(library, encoder)), base_url=HERE)
+            assert status_of(client) == 200
+            running.kill()
+            assert status_of(client) == 503
+            running.start()
+            deadline = time.monotonic() + 60
+            while status_of(client) != 200:
+                assert time.monotonic() < deadline
+    finally:
+        running.kill()
+
+
+WRITER = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+from test_milvus import MANIFEST, batch
+from avow.retrieval.opening import open_shared
+store = open_shared("milvus:shop")
+store.prepare(MANIFEST, False)
+store.publish()
+version = max((file.size for file in store.files(["/"])), default=0)
+before = [row.id for row in batch(version)[0]]
+while True:
+    version += 1
+    store.put(*batch(version), before)
+    before = [row.id for row in batch(version)[0]]
+    print(version, flush=True)
+"""
+
+
+@pytest.mark.long
+def test_a_killed_writer_leaves_whole_batches(tmp_path, monkeypatch):
+    monkeypatch.setenv("AVOW_MILVUS_URI", str(tmp_path / "shop.db"))
+    line = [sys.executable, "-c", WRITER, str(Path(__file__).parent)]
+    for time_to_live in np.linspace(0, 0.5, 12):
+        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            said = int(writer.stdout.readline())
+            time.sleep(time_to_live)
+            writer.send_signal(signal.SIGKILL)
+            rest = writer.stdout.read().split()
+        said = int(rest[-1]) if rest else said
+        store = open_shared("milvus:shop")
+        assert store is not None
+        current = store.current()
+        assert current is not None
+        store.use(current)
+        (file,) = store.files(["/"])
+        assert file.whole and len(file.ids) == 6 and said <= file.size <= said + 1
+        store.close()
