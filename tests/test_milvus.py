@@ -17,11 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from avow.api import create_app
+from avow.cli.status import lines_of
 from avow.core.errors import Unavailable, WrongIndex
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.open_index import Choice
 from avow.retrieval.opening import open_library, open_shared
 from avow.retrieval.search import Retriever
+from avow.retrieval.status import status_of
 from avow.retrieval.store_contract import Row, item_id
 from avow.retrieval.where import Where
 
@@ -128,7 +130,7 @@ def test_a_batch_is_seen_whole_or_not_at_all(lite):
     assert len(rows) == 0  # tombstones are removed
 
 
-def test_an_answer_that_is_short_says_so(lite, tmp_path):
+def test_an_answer_that_is_short_says_so_and_a_status_claims_no_size(lite, tmp_path):
     for colour in ("red", "green"):
         picture(colour).save(tmp_path / f"{colour}.png")
     encoder = ColourEncoder()
@@ -137,6 +139,9 @@ def test_an_answer_that_is_short_says_so(lite, tmp_path):
         choice = Choice(5, True, library.find(), None, "image")  # as if rows did not answer
         found = library.nearest(encoder.encode_texts(["red"]), 4, choice)
         assert found.missing == (f"{lite.address!r} gave 2 of 4 items.",)
+        status = status_of(Retriever(library, encoder))
+        told = lines_of(status)
+    assert told[0] == f"Index:    {lite.address}" and "2 pictures" in told[2]  # no size
 
 
 def test_equal_scores_come_in_the_order_of_ids(lite):
@@ -228,7 +233,7 @@ def shop(tmp_path):
     return folder
 
 
-def status_of(client: TestClient) -> int:
+def answered(client: TestClient) -> int:
     return client.get("/api/search", params={"text": "red"}).status_code
 
 
@@ -240,11 +245,11 @@ def test_a_server_that_is_away_is_a_sentence(shop, tmp_path, monkeypatch):
     index_folders([shop], index=Path("milvus:shop"), encoder=encoder)
     with open_library("milvus:shop") as library:
         client = TestClient(create_app(Retriever(library, encoder)), base_url=HERE)
-        assert status_of(client) == 200
+        assert answered(client) == 200
         server_manager_instance.release_server(place)
         with pytest.raises(Unavailable, match="Milvus cannot be used"):
             library.refresh()
-        assert status_of(client) == 503
+        assert answered(client) == 503
     monkeypatch.setenv("AVOW_MILVUS_URI", "http://127.0.0.1:1")
     monkeypatch.setenv("AVOW_MILVUS_TOKEN", "me:hunter2")
     with pytest.raises(Unavailable, match="check AVOW_MILVUS_URI") as told:
@@ -260,12 +265,12 @@ def test_a_server_that_was_killed_is_used_again(shop, tmp_path, monkeypatch):
         index_folders([shop], index=Path("milvus:shop"), encoder=encoder)
         with open_library("milvus:shop") as library:
             client = TestClient(create_app(Retriever(library, encoder)), base_url=HERE)
-            assert status_of(client) == 200
+            assert answered(client) == 200
             running.kill()
-            assert status_of(client) == 503
+            assert answered(client) == 503
             running.start()
             deadline = time.monotonic() + 60
-            while status_of(client) != 200:
+            while answered(client) != 200:
                 assert time.monotonic() < deadline
     finally:
         running.kill()
