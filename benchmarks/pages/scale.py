@@ -166,7 +166,12 @@ def stores() -> list[str]:
     if not figures.exists("stores"):
         return []
     about = figures.load("stores")
-    changes = about["changes"]
+    changes, everywhere = about["changes"], about.get("server_restarted", False)
+    restarted = [
+        STORES[name].partition(",")[0]
+        for name, row in about["stores"].items()
+        if row.get("server_restarted", everywhere)
+    ]
     told = [
         f"{STORES[name]}: not run here ({row['not_run']})"
         for name, row in about["stores"].items()
@@ -178,11 +183,11 @@ def stores() -> list[str]:
         f"folder and in each store. {number(about['queries'])} captions and names of what is "
         "not there ask, once without and once with one of "
         f"{len(about['filters'])} filters. Changes: {changes['deleted']} pictures deleted, "
-        f"{changes['replaced']} replaced, {changes['moved']} moved, each followed by `avow "
-        "index`. Same hits: the first ten, in their order. P differs by how a product of "
+        f"{changes['replaced']} replaced, {changes['moved']} moved, then `avow index` "
+        "once. Same hits: the first ten, in their order. P differs by how a product of "
         "numbers is rounded, and by the sample that trust looks at, which every store draws "
         "alike. Recall is that of the ten nearest, held against a plain product."
-        + (" The server was restarted." if about["server_restarted"] else ""),
+        + (f" The server was restarted for: {', '.join(restarted)}." if restarted else ""),
         figures.table(
             [
                 "store",

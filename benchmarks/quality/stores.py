@@ -70,8 +70,7 @@ def main() -> None:
     others = laid_out(photos, chosen.pictures)
     place = chosen.place / "local"
     index_folders([photos], index=place, encoder=encoder, prune=True)
-    path = RESULTS / f"{NAME}.json"
-    found: dict[str, Any] = json.loads(path.read_text())["stores"] if path.exists() else {}
+    found = earlier()
     addresses: dict[str, Path] = {}
     for name in chosen.stores:
         address = Path(f"{name.split('-')[0]}:{NAMED}_{name.replace('-', '_')}")
@@ -90,13 +89,26 @@ def main() -> None:
         if chosen.restart:
             subprocess.run(shlex.split(chosen.restart), check=True)
         compare("after a restart", place, addresses, encoder, asked, found)
+        for name in addresses:
+            found[name]["server_restarted"] = bool(chosen.restart)
     finally:
         for address in addresses.values():
             with closing(opened(address)) as store:
                 store.drop()
     about = {"commit": commit(), "pictures": chosen.pictures, "queries": len(asked)}
     about |= {"filters": list(FILTERS), "changes": changes, "page": PAGE}
-    keep(NAME, about | {"server_restarted": bool(chosen.restart), "stores": found})
+    keep(NAME, about | {"stores": found})
+
+
+def earlier() -> dict[str, Any]:
+    """What was found before, by store; a first form said for all at once who was restarted."""
+    path = RESULTS / f"{NAME}.json"
+    if not path.exists():
+        return {}
+    kept = json.loads(path.read_text())
+    for row in kept["stores"].values():
+        row.setdefault("server_restarted", kept.get("server_restarted", False))
+    return kept["stores"]
 
 
 def remembering(encoder: Encoder) -> Encoder:
