@@ -15,7 +15,7 @@ ENGINES = {
 STORES = {
     "postgres": "PostgreSQL, every row compared",
     "postgres-hnsw": "PostgreSQL, through its graph",
-    "milvus": "Milvus",
+    "milvus": "Milvus Lite",
 }
 KINDS = ("processor_", "", "median_")
 SIZES = (10**5, 10**6, 10**7)
@@ -184,10 +184,12 @@ def stores() -> list[str]:
         "not there ask, once without and once with one of "
         f"{len(about['filters'])} filters. Changes: {changes['deleted']} pictures deleted, "
         f"{changes['replaced']} replaced, {changes['moved']} moved, then `avow index` "
-        "once. Same hits: the first ten, in their order. P differs by how a product of "
-        "numbers is rounded, and by the sample that trust looks at, which every store draws "
-        "alike. Recall is that of the ten nearest, held against a plain product."
-        + (f" The server was restarted for: {', '.join(restarted)}." if restarted else ""),
+        "once. Same hits: the first ten, in their order. P is computed from the "
+        "vectors that a store gives back and from a sample that every store draws alike: what "
+        "differs is how sums are rounded. Recall is that of the ten nearest, held against a plain product."
+        + (
+            f" Restarted: {', '.join(restarted)}; others were opened anew." if restarted else ""
+        ),
         figures.table(
             [
                 "store",
