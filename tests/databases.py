@@ -58,6 +58,25 @@ def away(server):
     running.ensure_postgres_running()
 
 
+SERVERS = {
+    "postgres": ("AVOW_PG_DSN", "server"),
+    "milvus": ("AVOW_MILVUS_URI", "milvus_lite"),
+    "milvus-server": ("AVOW_MILVUS_URI", "milvus_server"),
+}
+"""Kinds of stores: the variable that names the server, and the fixture that starts it."""
+
+
+@contextmanager
+def store_on(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """An empty store on one of `SERVERS`."""
+    variable, server = SERVERS[name]
+    monkeypatch.setenv(variable, request.getfixturevalue(server))
+    with empty_store(name.partition("-")[0]) as address:
+        yield address
+
+
 @contextmanager
 def empty_store(kind: str) -> Iterator[Path]:
     """The address of a store that nobody has, dropped at the end."""

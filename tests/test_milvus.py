@@ -17,11 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from avow.api import create_app
+from avow.cli.status import lines_of
 from avow.core.errors import Unavailable, WrongIndex
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.open_index import Choice
 from avow.retrieval.opening import open_library, open_shared
 from avow.retrieval.search import Retriever
+from avow.retrieval.status import status_of
 from avow.retrieval.store_contract import Row, item_id
 from avow.retrieval.where import Where
 
@@ -29,6 +31,7 @@ pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
 
 MANIFEST = {"fingerprint": "f" * 16, "dim": 4, "half": False, "engine": "exact"}
+HERE = "http://127.0.0.1:8000"
 HOSTILE = [
     *('a" or id >= 0 or path == "b.png', "x' or shown == 1 or name == 'y.png", 'q".png'),
     *(
@@ -127,7 +130,7 @@ def test_a_batch_is_seen_whole_or_not_at_all(lite):
     assert len(rows) == 0  # tombstones are removed
 
 
-def test_an_answer_that_is_short_says_so(lite, tmp_path):
+def test_an_answer_that_is_short_says_so_and_a_status_claims_no_size(lite, tmp_path):
     for colour in ("red", "green"):
         picture(colour).save(tmp_path / f"{colour}.png")
     encoder = ColourEncoder()
@@ -136,6 +139,9 @@ def test_an_answer_that_is_short_says_so(lite, tmp_path):
         choice = Choice(5, True, library.find(), None, "image")  # as if rows did not answer
         found = library.nearest(encoder.encode_texts(["red"]), 4, choice)
         assert found.missing == (f"{lite.address!r} gave 2 of 4 items.",)
+        status = status_of(Retriever(library, encoder))
+        told = lines_of(status)
+    assert told[0] == f"Index:    {lite.address}" and "2 pictures" in told[2]  # no size
 
 
 def test_equal_scores_come_in_the_order_of_ids(lite):
@@ -218,29 +224,53 @@ class Running:
         self.process.wait()
 
 
-def test_a_server_that_is_away_is_a_sentence_until_it_is_back(tmp_path, monkeypatch):
-    running = Running(tmp_path / "data")
-    monkeypatch.setenv("AVOW_MILVUS_URI", f"http://127.0.0.1:{running.port}")
+@pytest.fixture
+def shop(tmp_path):
+    """A folder with one picture."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    picture("red").save(folder / "red.png")
+    return folder
+
+
+def answered(client: TestClient) -> int:
+    return client.get("/api/search", params={"text": "red"}).status_code
+
+
+def test_a_server_that_is_away_is_a_sentence(shop, tmp_path, monkeypatch):
+    from milvus_lite.server_manager import server_manager_instance
+
+    place, encoder = str(tmp_path / "shop.db"), ColourEncoder()
+    monkeypatch.setenv("AVOW_MILVUS_URI", place)
+    index_folders([shop], index=Path("milvus:shop"), encoder=encoder)
+    with open_library("milvus:shop") as library:
+        client = TestClient(create_app(Retriever(library, encoder)), base_url=HERE)
+        assert answered(client) == 200
+        server_manager_instance.release_server(place)
+        with pytest.raises(Unavailable, match="Milvus cannot be used"):
+            library.refresh()
+        assert answered(client) == 503
+    monkeypatch.setenv("AVOW_MILVUS_URI", "http://127.0.0.1:1")
     monkeypatch.setenv("AVOW_MILVUS_TOKEN", "me:hunter2")
-    picture("red").save(tmp_path / "red.png")
-    encoder = ColourEncoder()
+    with pytest.raises(Unavailable, match="check AVOW_MILVUS_URI") as told:
+        open_library("milvus:shop")
+    assert "hunter2" not in str(told.value)
+
+
+@pytest.mark.long
+def test_a_server_that_was_killed_is_used_again(shop, tmp_path, monkeypatch):
+    running, encoder = Running(tmp_path / "data"), ColourEncoder()
+    monkeypatch.setenv("AVOW_MILVUS_URI", f"http://127.0.0.1:{running.port}")
     try:
-        index_folders([tmp_path], index=Path("milvus:shop"), encoder=encoder)
+        index_folders([shop], index=Path("milvus:shop"), encoder=encoder)
         with open_library("milvus:shop") as library:
-            app = create_app(Retriever(library, encoder))
-            client = TestClient(app, base_url="http://127.0.0.1:8000")
-            ask = {"text": "red"}
-            assert client.get("/api/search", params=ask).status_code == 200
+            client = TestClient(create_app(Retriever(library, encoder)), base_url=HERE)
+            assert answered(client) == 200
             running.kill()
-            with pytest.raises(Unavailable, match="Milvus cannot be used") as told:
-                library.refresh()
-            assert "hunter2" not in str(told.value)
-            with pytest.raises(Unavailable, match="AVOW_MILVUS_URI"):
-                open_library("milvus:shop")
-            assert client.get("/api/search", params=ask).status_code == 503
+            assert answered(client) == 503
             running.start()
             deadline = time.monotonic() + 60
-            while client.get("/api/search", params=ask).status_code != 200:
+            while answered(client) != 200:
                 assert time.monotonic() < deadline
     finally:
         running.kill()

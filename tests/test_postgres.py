@@ -88,6 +88,29 @@ def test_many_queries_are_one_question_with_the_answers_of_one_each(server, aske
         index.close()
 
 
+def test_threads_of_one_index_take_turns(server):
+    vectors = np.random.default_rng(6).normal(size=(50, DIM)).astype(np.float32)
+    index, errors = PgVector(DIM, server), []
+    index.add(np.arange(50), vectors)
+
+    def ask(place):
+        try:
+            for _ in range(20):
+                assert index.search(9 * vectors[place : place + 1], 50)[0].shape == (1, 50)
+                index.add(np.array([place]), vectors[place : place + 1])
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask, args=[place]) for place in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    index._ask(f"DROP TABLE {index.table}")
+    index.close()
+    assert errors == []
+
+
 def test_a_graph_that_reaches_too_few_is_passed_by(server):
     rng = np.random.default_rng(4)
     vectors = rng.normal(size=(300, DIM)).astype(np.float32)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from databases import empty_store, milvus_servers
+from databases import milvus_servers, store_on
 from encoders import ColourEncoder, picture
 from PIL import Image
 
@@ -23,11 +23,6 @@ from avow.retrieval.store_contract import item_id
 from avow.retrieval.where import Where
 
 SHARED = ("postgres", *milvus_servers())
-SERVERS = {
-    "postgres": ("AVOW_PG_DSN", "server"),
-    "milvus": ("AVOW_MILVUS_URI", "milvus_lite"),
-    "milvus-server": ("AVOW_MILVUS_URI", "milvus_server"),
-}
 FILTERS = (
     *("name~pic1", "name~'PIC1*'", "name~'p?c1_*'", "path~'STRASSE'", "folder~'*/odd %_ ÄÖ'"),
     *("tag=dog", "tag~DO", "not tag=dog", "tag!=dog", "tag~'d*g'", "name='pic3.png'"),
@@ -42,10 +37,7 @@ NAMES = ["pic1.png", "pic1_b.png", "pic2.png", "pic3.png", "100%.png", "odd_name
 @pytest.fixture(params=SHARED)
 def place(request, monkeypatch):
     """The address of an empty store of each kind."""
-    kind, _, _ = request.param.partition("-")
-    variable, server = SERVERS[request.param]
-    monkeypatch.setenv(variable, request.getfixturevalue(server))
-    with empty_store(kind) as address:
+    with store_on(request.param, request, monkeypatch) as address:
         yield address
 
 

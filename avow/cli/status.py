@@ -36,8 +36,9 @@ def lines_of(found: "Status") -> list[str]:
     if found.videos:
         held.append(f"{found.moments:,} moments of {found.videos:,} videos")
     engine = f"{found.engine}, {'every item' if found.exact else 'nearly every item'} compared"
+    size = "" if found.bytes is None else f" ({found.bytes / 1e6:,.1f} MB)"
     lines = [
-        f"Index:    {printable(found.folder)} ({found.bytes / 1e6:,.1f} MB)",
+        f"Index:    {printable(found.folder)}{size}",
         *(f"Folder:   {printable(folder)}" for folder in found.folders),
         f"Holds:    {', '.join(held) or 'nothing'}",
         f"Model:    {printable(found.model)} ({found.fingerprint}); {engine}",

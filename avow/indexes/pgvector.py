@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,6 +45,7 @@ class PgVector(Index):
                 "and underscores."
             )
         self._dsn, self._ended = dsn or os.environ.get("AVOW_PG_DSN", ""), False
+        self._turns = threading.Lock()
         self._link, self._vector, self._version = _connect(self._dsn)
         self._ask(
             f"CREATE TABLE IF NOT EXISTS {self.table} "
@@ -178,20 +180,22 @@ class PgVector(Index):
     def _connected(self, work: Callable[[Any], T]) -> T:
         """Do something with the connection; once more with a new one where it was lost.
 
-        Every statement here may be repeated: it selects, deletes ids, or replaces rows.
+        Every statement here may be repeated: it selects, deletes ids, or replaces rows. Threads
+        take turns, as transactions of one connection cannot overlap.
         """
         import psycopg
 
-        link = self._link
-        with sentences():
-            try:
-                return work(link)
-            except (psycopg.OperationalError, psycopg.InterfaceError):
-                if self._ended or not (link.closed or link.broken):
-                    raise
-        self._link, self._vector, self._version = _connect(self._dsn)
-        with sentences():
-            return work(self._link)
+        with self._turns:
+            link = self._link
+            with sentences():
+                try:
+                    return work(link)
+                except (psycopg.OperationalError, psycopg.InterfaceError):
+                    if self._ended or not (link.closed or link.broken):
+                        raise
+            self._link, self._vector, self._version = _connect(self._dsn)
+            with sentences():
+                return work(self._link)
 
 
 def _numbers(vector: Any) -> np.ndarray:

@@ -248,11 +248,11 @@ def _index_shared(
         raise _not_shared(store.address, "--ocr")
     if how.kept_as not in (None, "float32", "float16"):
         raise _not_shared(store.address, f"--vectors {how.kept_as}")
-    if how.in_units or how.cluster is not None or not only_folders(folders):
-        raise _not_shared(store.address, "Indexing anything but folders")
     half = None if how.kept_as is None else how.kept_as == "float16"
     workers = how.for_a_run(prune, FPS, None).threads
-    shared = How(how.engine, half, how.batch, workers, how.fps, rebuild, prune)
+    in_units = how.in_units or how.cluster is not None or not only_folders(folders)
+    speed, units = (how.batch, workers, how.fps), (in_units, how.cluster)
+    shared = How(how.engine, half, *speed, rebuild, prune, *units)
     opened = encoder.open() if isinstance(encoder, Deferred) else encoder
     with closing(store):
         told = (progress or (lambda _: None), stop or (lambda: False))

@@ -21,6 +21,7 @@ import numpy as np
 from avow.core.errors import BadData, WrongIndex
 from avow.core.formats import is_video
 from avow.core.searching import Encoder
+from avow.retrieval.sharding.cluster import Cluster
 from avow.retrieval.shared_library import FOLDERS, SKIPPED, refuse_other_model
 from avow.retrieval.store.changes import Survey, may_work_now
 from avow.retrieval.store.indexed_folders import FPS
@@ -28,13 +29,15 @@ from avow.retrieval.store.ingest import encoded
 from avow.retrieval.store.model_folder import Space, describe
 from avow.retrieval.store.reading import Fresh, Loaded, Unreadable, load
 from avow.retrieval.store.report import Absent, Progress, Report
-from avow.retrieval.store.video_reading import Stopped, read_segments
+from avow.retrieval.store.video_reading import Stopped, Watch, read_segments
 from avow.retrieval.store.walk import FileStat, Walk, under, walk
 from avow.retrieval.store_contract import Current, Present, Row, SharedStore, item_id
 
 SETTINGS = "setting"
 """The subject of notes on how folders are read."""
 _ENGINES = ("exact", "hnsw")
+Told = tuple[Callable[[Progress], None], Callable[[], bool]]
+"""Progress, and whether to stop."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,10 @@ class How:
     fps: float | None = None
     rebuild: bool = False
     prune: bool = False
+    in_units: bool = False
+    """Over sources of any kind; otherwise over folders of this machine, file by file."""
+    cluster: Cluster | None = None
+    """Who encodes units; None: this process."""
 
 
 def index_shared(
@@ -58,21 +65,44 @@ def index_shared(
     progress: Callable[[Progress], None],
     stop: Callable[[], bool],
 ) -> Report:
-    """Bring a shared store up to date with some folders."""
-    started = time.monotonic()
+    """Bring a shared store up to date with some folders, or sources of another kind."""
+    if how.in_units:
+        from avow.retrieval.shared_sources import index_sources  # most indexes do without
+
+        return index_sources(store, [str(f) for f in folders], encoder, how, (progress, stop))
     listing = walk(folders)
     if not (listing.files or listing.skipped):
         raise BadData(
             f"There is nothing to index in {', '.join(repr(str(f)) for f in folders)}. "
             "Expected photographs, videos or texts; check the folder."
         )
+    return fill(
+        *(store, encoder, how, lambda filler, _: SharedRun(filler, listing, how)),
+        *(listing.roots, (progress, stop)),
+    )
+
+
+def fill(
+    store: SharedStore,
+    encoder: Encoder,
+    how: How,
+    prepare: Callable[["Filler", Path], "SharedRun"],
+    covered: Sequence[str],
+    told: Told,
+) -> Report:
+    """Make ready the rows of a model, run over what must be read, and show the rows.
+
+    prepare: given an empty folder that lasts as long as the run. covered: what is noted as
+    indexed.
+    """
+    started = time.monotonic()
     current = open_for_writing(store, encoder, how)
     with tempfile.TemporaryDirectory(prefix="avow-") as place, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of image decoders do not concern the user
-        filler = Filler(store, encoder, Path(place))
-        run = _Run(filler, listing, how)
-        report = run.go(progress, stop)
-    store.note(FOLDERS, dict.fromkeys(listing.roots, ""))
+        (bank := Path(place) / "bank").mkdir()
+        (work := Path(place) / "work").mkdir()
+        report = prepare(Filler(store, encoder, bank), work).go(*told)
+    store.note(FOLDERS, dict.fromkeys(covered, ""))
     if not report.stopped and (current is None or current.generation != store.generation):
         store.publish()
     report.seconds = time.monotonic() - started
@@ -159,21 +189,22 @@ class _Waiting:
     gone: list[int] = field(default_factory=list)
 
 
-class _Run:
+class SharedRun:
     """One pass over the files that must be read."""
 
     def __init__(self, filler: Filler, listing: Walk, how: How):
         self.filler, self.store, self.walk, self.how = filler, filler.store, listing, how
         self.report, self.waiting, self.refused = Report(), _Waiting(), 0
         self.fps, again = self._frame_rate()
-        self.present = {file.path: file for file in self.store.files(listing.roots)}
+        self.present = {file.path: file for file in self.store.files(self._below())}
         self.noted = self.store.notes(SKIPPED)
         self.jobs = [stat for stat in listing.files.values() if self._is_new(stat, again)]
-        self.report.unchanged = len(listing.files) - len(self.jobs)
+        idle = listing.files.keys() - {stat.path for stat in self.jobs}
+        self.report.unchanged = sum(path in self.present for path in idle)
         self.missing = {
             path: file
             for path, file in self.present.items()
-            if path not in listing.files and listing.covers(path)
+            if path not in listing.files and self._covers(path)
         }
         self.twins = self._twins(again)
 
@@ -205,6 +236,14 @@ class _Run:
         notes = self.store.notes(SKIPPED).items()
         self.report.skipped = [(path, json.loads(note)["why"]) for path, note in notes]
         return self.report
+
+    def _below(self) -> list[str]:
+        """Where files of the store are looked for."""
+        return self.walk.roots
+
+    def _covers(self, path: str) -> bool:
+        """Whether a file of the store would have been listed if it were there."""
+        return self.walk.covers(path)
 
     def _is_new(self, stat: FileStat, videos_again: bool) -> bool:
         file = self.present.get(stat.path)
@@ -249,8 +288,7 @@ class _Run:
             if loaded.is_stored:
                 loaded.items.extend(self._stored(loaded.content))
             elif is_video(stat.suffix):
-                about = (self.filler.encoder, self.fps, watch)
-                loaded.items.extend(read_segments(loaded.stat, loaded.content, *about))
+                loaded.items.extend(self._segments(loaded, watch))
         except Unreadable as error:
             self._refuse(stat, error, before)
             return
@@ -264,6 +302,10 @@ class _Run:
         else:
             self.report.unchanged += 1
         self._queue(loaded, before)
+
+    def _segments(self, loaded: Loaded, watch: Watch) -> list[Fresh]:
+        how = (self.filler.encoder, self.fps, watch)
+        return read_segments(loaded.stat, loaded.content, *how)
 
     def _moved(self, content: str) -> bool:
         """Whether a missing file of this content is here now; its rows go with the batch."""
@@ -331,7 +373,7 @@ class _Run:
         gone = [self.missing[path] for n, path in enumerate(paths) if n not in keep]
         for file in gone:
             self.store.delete(file.ids)
-        self.report.deleted = len(gone)
+        self.report.deleted += len(gone)
         self.report.absent = [
             Absent(root, len(numbers), survey.indexed_before[root])
             for root, numbers in absent.items()
@@ -340,7 +382,7 @@ class _Run:
     def _forget_skips(self) -> None:
         """List what the walk could not enter, and forget what it did not meet again."""
         met = self.walk.files.keys() | self.walk.skipped.keys()
-        gone = [path for path in self.noted if path not in met and self.walk.covers(path)]
+        gone = [path for path in self.noted if path not in met and self._covers(path)]
         self.store.erase(SKIPPED, gone)
         about = {"when": time.time(), "again": True}
         fresh = {

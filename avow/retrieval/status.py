@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from avow.core.errors import WrongTrust
+from avow.core.places import store_address
 from avow.retrieval.question import Style
 from avow.retrieval.search import Retriever
 from avow.trust.policy import Policy
@@ -45,7 +46,8 @@ class Status:
     texts: int
     skipped: int
     ticks: int
-    bytes: int
+    bytes: int | None
+    """Of its files; None for a store that many share, which does not tell."""
     model: str
     fingerprint: str
     engine: str
@@ -60,7 +62,7 @@ def status_of(retriever: Retriever) -> Status:
     """The state of the index that a retriever has open."""
     library = retriever.library
     library.refresh()
-    manifest = library.manifest
+    manifest, local = library.manifest, store_address(library.address) is None
     videos, moments = library.videos()
     images = library.count(None, "image")
     return Status(
@@ -72,7 +74,7 @@ def status_of(retriever: Retriever) -> Status:
         texts=library.count(None, "text"),
         skipped=len(library.skipped()),
         ticks=library.feedback_count(),
-        bytes=_bytes_below(library.folder),
+        bytes=_bytes_below(library.folder) if local else None,
         model=str(manifest["model"]),
         fingerprint=str(manifest["fingerprint"]),
         engine=str(manifest["engine"]),

@@ -10,7 +10,12 @@ ENGINES = {
     "int8": "local, int8",
     "faiss": "faiss, flat",
     "postgres": "postgres, hnsw",
-    "milvus": "milvus",
+    "milvus": "milvus, flat",
+}
+STORES = {
+    "postgres": "PostgreSQL, every row compared",
+    "postgres-hnsw": "PostgreSQL, through its graph",
+    "milvus": "Milvus",
 }
 KINDS = ("processor_", "", "median_")
 SIZES = (10**5, 10**6, 10**7)
@@ -25,6 +30,7 @@ def render() -> str:
         *forms(),
         *passes(),
         *shards(),
+        *stores(),
         *engines(),
     )
 
@@ -154,6 +160,66 @@ def enough(found: dict[str, Any], most: float = 0.01) -> str:
         f"{number(round(max(needed), -2))} sampled items for a deviation of "
         f"{fraction(most, 2)}; a search samples {number(found['sample'])}."
     )
+
+
+def stores() -> list[str]:
+    if not figures.exists("stores"):
+        return []
+    about = figures.load("stores")
+    changes, everywhere = about["changes"], about.get("server_restarted", False)
+    restarted = [
+        STORES[name].partition(",")[0]
+        for name, row in about["stores"].items()
+        if row.get("server_restarted", everywhere)
+    ]
+    told = [
+        f"{STORES[name]}: not run here ({row['not_run']})"
+        for name, row in about["stores"].items()
+        if "not_run" in row
+    ]
+    return [
+        "## Stores beside a folder",
+        f"{number(about['pictures'])} photographs of Flickr8k with the default model, in a "
+        f"folder and in each store. {number(about['queries'])} captions and names of what is "
+        "not there ask, once without and once with one of "
+        f"{len(about['filters'])} filters. Changes: {changes['deleted']} pictures deleted, "
+        f"{changes['replaced']} replaced, {changes['moved']} moved, then `avow index` "
+        "once. Same hits: the first ten, in their order. P differs by how a product of "
+        "numbers is rounded, and by the sample that trust looks at, which every store draws "
+        "alike. Recall is that of the ten nearest, held against a plain product."
+        + (f" The server was restarted for: {', '.join(restarted)}." if restarted else ""),
+        figures.table(
+            [
+                "store",
+                "when",
+                "filter",
+                "same hits",
+                "same verdict and words",
+                "largest difference of P",
+                "recall@10",
+            ],
+            [
+                [STORES[name], stage, *_same(way, figured[way])]
+                for name, row in about["stores"].items()
+                for stage, figured in row.get("stages", {}).items()
+                for way in ("plain", "filtered")
+            ],
+        ),
+        *told,
+        figures.command("python -m benchmarks.quality.stores"),
+        figures.source("stores"),
+    ]
+
+
+def _same(way: str, row: dict[str, Any]) -> list[str]:
+    asked = number(row["searches"])
+    return [
+        "with" if way == "filtered" else "without",
+        f"{number(row['same_hits'])} of {asked}",
+        f"{number(row['same_verdicts'])} of {asked}",
+        f"{row['largest_p']:.0e}",
+        fraction(row["recall"], 3),
+    ]
 
 
 def engines() -> list[str]:

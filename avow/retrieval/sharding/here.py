@@ -3,9 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from avow.core.errors import BadData
 from avow.core.files import write_bytes
+from avow.retrieval.sharding.part import BrokenPart, Outcome, unpacked
 from avow.retrieval.sharding.plan import Plan
 from avow.retrieval.sharding.work import Worker
+
+_TRIES = 3
 
 
 class Parts(ABC):
@@ -17,6 +21,24 @@ class Parts(ABC):
     @abstractmethod
     def part(self, number: int, stop: Callable[[], bool]) -> bytes:
         """The part of a unit, waited for; empty where `stop` said so meanwhile."""
+
+    def outcomes(
+        self, number: int, fingerprint: str, stop: Callable[[], bool]
+    ) -> list[Outcome] | None:
+        """What a part holds; a broken one is made anew. None where `stop` said so."""
+        for _ in range(_TRIES):
+            data = self.part(number, stop)
+            if not data:
+                return None
+            try:
+                return list(unpacked(data, fingerprint))
+            except BrokenPart:
+                self.again(number)
+        raise BadData(
+            f"The part {str(self.plan.part(number))!r} was made {_TRIES} times and is "
+            "broken each time. Expected what a worker of this version of Avow gives; install "
+            "the same version on all machines."
+        )
 
     def again(self, number: int) -> None:
         """The part of a unit is broken: let it be made anew."""

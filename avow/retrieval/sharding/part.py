@@ -6,6 +6,7 @@ its reason.
 
 import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -31,6 +32,15 @@ class Outcome:
     stat: FileStat
     loaded: Loaded | None = None
     error: Unreadable | None = None
+
+    def future(self) -> "Future[Loaded]":
+        """As a thread that has read the file would give it."""
+        future: Future[Loaded] = Future()
+        if self.loaded is not None:
+            future.set_result(self.loaded)
+        else:
+            future.set_exception(self.error)
+        return future
 
 
 def packed(

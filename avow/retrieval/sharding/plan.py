@@ -86,11 +86,11 @@ class Shards:
         return shards
 
     def unchanged(self, stat: FileStat) -> bool:
-        return stat.inode != UNCOMPARABLE and self.known.get(stat.path) == _about(stat)
+        return stat.inode != UNCOMPARABLE and self.known.get(stat.path) == about(stat)
 
     def add(self, stat: FileStat) -> None:
-        self.known[stat.path] = _about(stat)
-        line = json.dumps([self.model, self.generation, stat.path, *_about(stat)])
+        self.known[stat.path] = about(stat)
+        line = json.dumps([self.model, self.generation, stat.path, *about(stat)])
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(f"\n{line}")  # the line before may have been cut off
             stream.flush()
@@ -105,7 +105,7 @@ def survey_sources(
     read_text: bool,
 ) -> tuple[Survey, list[Unit]]:
     """How the listed files differ from the catalogue, and the units with the difference."""
-    changes, units = Survey(_merged(walks)), []
+    changes, units = Survey(merged(walks)), []
     indexed = {row[0]: row[1:] for row in link.execute(_INDEXED)}
     refused = {row[0]: row[1:] for row in link.execute(_REFUSED)}
     lacking = files_lacking(link, shards.model, shards.generation, read_text)
@@ -114,17 +114,16 @@ def survey_sources(
         waiting: list[FileStat] = []
         for path, stat in walk.files.items():
             file, *before = indexed.get(path, (None,))[:4]
-            same = stat.inode != UNCOMPARABLE and tuple(before) == _about(stat)
+            same = stat.inode != UNCOMPARABLE and tuple(before) == about(stat)
             if source.many and shards.unchanged(stat):
                 changes.unchanged += in_shards[path]
             elif not source.many and same and file not in lacking:
                 changes.unchanged += 1
-            elif not source.many and refused.get(path) == _about(stat):
+            elif not source.many and refused.get(path) == about(stat):
                 changes.still_skipped += 1
             else:
                 waiting.append(stat)
-        size = 1 if source.many else FILES_AT_ONCE
-        units += [Unit(number, tuple(some)) for some in _chunks(waiting, size)]
+        units += cut(number, source, waiting)
     listed = changes.walk.files.keys() | changes.walk.skipped.keys()
 
     def gone(path: str) -> bool:
@@ -144,14 +143,15 @@ def survey_sources(
     return changes, units
 
 
-def _merged(walks: Sequence[Walk]) -> Walk:
-    merged = Walk([root for walk in walks for root in walk.roots])
+def merged(walks: Sequence[Walk]) -> Walk:
+    """What several sources list, as one list."""
+    every = Walk([root for walk in walks for root in walk.roots])
     for walk in walks:
-        merged.files |= walk.files
-        merged.skipped |= walk.skipped
-        merged.unlisted += walk.unlisted
-        merged.outside += walk.outside
-    return merged
+        every.files |= walk.files
+        every.skipped |= walk.skipped
+        every.unlisted += walk.unlisted
+        every.outside += walk.outside
+    return every
 
 
 _INDEXED = "SELECT path, id, size, mtime_ns, inode, content FROM files WHERE gone = 0"
@@ -189,10 +189,13 @@ def _unit(noted: Any) -> Unit:
     return Unit(int(source), tuple(FileStat(*about) for about in files))
 
 
-def _about(stat: FileStat) -> tuple[int, int, int]:
+def about(stat: FileStat) -> tuple[int, int, int]:
+    """What is different when a file is."""
     return stat.size, stat.mtime_ns, stat.inode
 
 
-def _chunks(files: Sequence[FileStat], size: int) -> Iterator[Sequence[FileStat]]:
+def cut(number: int, source: Source, files: Sequence[FileStat]) -> Iterator[Unit]:
+    """Files of one source in units; a shard is one by itself. number: of the source."""
+    size = 1 if source.many else FILES_AT_ONCE
     for start in range(0, len(files), size):
-        yield files[start : start + size]
+        yield Unit(number, tuple(files[start : start + size]))

@@ -15,7 +15,7 @@ from avow.core.errors import BadData
 from avow.core.searching import Encoder
 from avow.retrieval.sharding.here import Parts
 from avow.retrieval.sharding.opening import open_source
-from avow.retrieval.sharding.part import BrokenPart, Outcome, unpacked
+from avow.retrieval.sharding.part import Outcome
 from avow.retrieval.sharding.plan import Plan, Shards, Unit, open_plan, survey_sources
 from avow.retrieval.sharding.source import Source
 from avow.retrieval.store.changes import Job, Survey
@@ -23,10 +23,8 @@ from avow.retrieval.store.ingest import Run
 from avow.retrieval.store.reading import Fresh, Loaded
 from avow.retrieval.store.report import Progress, Report
 from avow.retrieval.store.video_reading import Watch
-from avow.retrieval.store.walk import INSIDE
+from avow.retrieval.store.walk import INSIDE, Walk
 from avow.retrieval.store.writer import Writer
-
-_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -45,14 +43,7 @@ def list_sources(
     names: Sequence[str], writer: Writer, index: Path, fps: float, read_text: bool
 ) -> Listed:
     """Compare sources with the catalogue; go on with the plan of a run that was cut off."""
-    sources = [open_source(name) for name in names]
-    walks = [source.listing(index) for source in sources]
-    if not any(walk.files or walk.skipped for walk in walks):
-        listed = ", ".join(repr(name) for name in names)
-        raise BadData(
-            f"There is nothing to index in {listed}. Expected pictures or texts, or shards of "
-            "pictures; check the name, or say what it holds as in webdataset:NAME."
-        )
+    sources, walks = open_all(names, index)
     space = (writer.model, writer.generation)
     shards = Shards.open(index, *space)
     changes, units = survey_sources(writer.link, sources, walks, shards, read_text)
@@ -64,6 +55,19 @@ def list_sources(
     pairs = zip(sources, walks, strict=True)
     noted = [name for source, walk in pairs for name in source.noted(walk)]
     return Listed(sources, changes, plan, shards, noted)
+
+
+def open_all(names: Sequence[str], leave_out: Path) -> tuple[list[Source], list[Walk]]:
+    """Sources, and what each of them lists. leave_out: the index folder."""
+    sources = [open_source(name) for name in names]
+    walks = [source.listing(leave_out) for source in sources]
+    if not any(walk.files or walk.skipped for walk in walks):
+        listed = ", ".join(repr(name) for name in names)
+        raise BadData(
+            f"There is nothing to index in {listed}. Expected pictures or texts, or shards of "
+            "pictures; check the name, or say what it holds as in webdataset:NAME."
+        )
+    return sources, walks
 
 
 class PlannedRun(Run):
@@ -106,7 +110,7 @@ class PlannedRun(Run):
     def _ahead(self, pool: ThreadPoolExecutor) -> Iterator[tuple[Job, Future[Loaded]]]:
         plan = self.listed.plan
         for number in range(plan.ingested, len(plan.units)):
-            outcomes = self._outcomes(number)
+            outcomes = self.parts.outcomes(number, self.encoder.fingerprint, self.stop)
             if outcomes is None:
                 return
             met, whole = set(), True
@@ -118,29 +122,9 @@ class PlannedRun(Run):
             self._finish_shards(plan.units[number], met, whole)
             plan.finished(number)
 
-    def _outcomes(self, number: int) -> list[Outcome] | None:
-        for _ in range(_TRIES):
-            data = self.parts.part(number, self.stop)
-            if not data:
-                return None
-            try:
-                return list(unpacked(data, self.encoder.fingerprint))
-            except BrokenPart:
-                self.parts.again(number)
-        raise BadData(
-            f"The part {str(self.listed.plan.part(number))!r} was made {_TRIES} times and is "
-            "broken each time. Expected what a worker of this version of Avow gives; install "
-            "the same version on all machines."
-        )
-
     def _job(self, outcome: Outcome) -> tuple[Job, Future[Loaded]]:
-        future: Future[Loaded] = Future()
-        if outcome.loaded is not None:
-            future.set_result(outcome.loaded)
-        else:
-            future.set_exception(outcome.error)
         row = self.link.execute(_NUMBER, [outcome.stat.path]).fetchone()
-        return Job(outcome.stat, row[0] if row else None), future
+        return Job(outcome.stat, row[0] if row else None), outcome.future()
 
     def _shards(self, unit: Unit) -> set[str]:
         """The shards of a unit; a file listed under its own path is none."""

@@ -63,6 +63,7 @@ class Milvus(SharedStore):
         """The manifest of this handle's generation."""
         self._counts: dict[tuple[str | None, str], int] = {}
         """How many pass a filter, until the rows change."""
+        self._told_tags: set[str] = set()
 
     # --- which rows -------------------------------------------------------------------
 
@@ -178,8 +179,9 @@ class Milvus(SharedStore):
         numbers = {str(len(row.tags)): "" for row in rows if row.tags}
 
         def write(client: Any) -> None:
-            if numbers.keys() - noting.read(client, self._notes, _TAGS).keys():
+            if numbers.keys() - self._told_tags:
                 noting.write(client, self._notes, _TAGS, numbers, told=False)
+                self._told_tags |= numbers.keys()
             there = by_ids(client, self._rows(), left, ["id"]) if left else {}
             all_of_it = [*fresh, *(tombstone(number, dim, half) for number in there)]
             for start in range(0, len(all_of_it), _AT_ONCE):
