@@ -361,7 +361,7 @@ def test_nothing_found_in_words():
         (HowMany(0.6, 0.0, 2.1), "At most two pictures fit."),
         (HowMany(1.2, 0.4, 2.9), "About 1 picture fits (0 to 3)."),
         (HowMany(43.4, 21.0, 87.8), "About 43 pictures fit (21 to 88)."),
-        (HowMany(1234.0, 617.0, 2468.0), "About 1200 pictures fit (610 to 2400)."),
+        (HowMany(1234.0, 617.0, 2468.0), "About 1200 pictures fit (620 to 2500)."),
     ],
 )
 def test_how_many_in_words(many, why):

@@ -101,11 +101,12 @@ def test_the_page_works_below_a_path_of_a_proxy(retriever, visit):
         seen = visit(f"{address}?token=secret")
         page = seen.page
         assert page.url == address  # the token has gone into a cookie
+        page.wait_for_selector(".wall .look")  # its scripts listen
         page.get_by_role("searchbox").first.fill("red")
         page.keyboard.press("Enter")
+        wait_until(lambda: page.url.startswith(f"{address}?q=red"))
         shown = "[...document.querySelectorAll('#answers img')].some(one => one.naturalWidth)"
         wait_until(lambda: page.evaluate(shown))
-        assert page.url.startswith(f"{address}?q=red")
         assert any("/thumbnail" in one for one in seen.asked)
         assert all(urlsplit(one).path.startswith("/search/") for one in seen.asked)
         assert seen.complaints == []

@@ -16,6 +16,7 @@ from PIL import Image
 from serving import CAT, ELEPHANT
 from test_web import FOUND, REFUSED, address, app_of, asked, calm, index, ready
 
+from avow.retrieval.answer import HowMany
 from avow.retrieval.indexing import index_folders, make_empty
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
@@ -217,6 +218,10 @@ def test_near_misses_and_numbers_are_those_of_the_command_line(visit, address, i
     page.click(".numbers details summary")
     assert page.get_by_text("Uncertainty u =").is_visible()
     assert page.evaluate(SMALL) == []
+    numbers = [2.5, 9.83, 43.4, 104.6, 255.0, 268.1, 1234.0]
+    said = page.evaluate("all => import('./words.js').then(it => all.map(it.rounded))", numbers)
+    for number, told in zip(numbers, said, strict=True):
+        assert f" {told} pictures fit" in HowMany(number, 1.0, 9.0).in_words("picture")
 
 
 def test_a_first_visit_makes_an_index_and_shows_it_while_it_grows(visit, index, tmp_path):

@@ -20,8 +20,9 @@ def table_text(path: Path, what: str, expected: str) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror or error if isinstance(error, OSError) else error
         raise BadData(
-            f"The {what} {str(path)!r} cannot be read ({error}). Expected {expected}."
+            f"The {what} {str(path)!r} cannot be read ({why}). Expected {expected}."
         ) from error
 
 

@@ -262,9 +262,9 @@ def _standing(probability: Float[ndarray, " shown"], noun: str) -> str:
 
 def _rounded(number: float) -> int:
     """A number as people say it: two digits at most."""
-    whole = max(round(number), 0)
+    whole = int(max(number, 0) + 0.5)
     digits = 10 ** max(len(str(whole)) - 2, 0)
-    return whole // digits * digits
+    return int(whole / digits + 0.5) * digits
 
 
 def _count(number: int) -> str:

@@ -58,6 +58,7 @@ from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.near_duplicates import group_alike
 from avow.retrieval.store.repair import open_for_writing
 from avow.retrieval.store.report import Progress, Report
+from avow.retrieval.store.walk import roots_of
 from avow.retrieval.store.writer import Writer
 from avow.retrieval.store_contract import SharedStore
 from avow.retrieval.transfer import trust_after_indexing
@@ -156,6 +157,8 @@ def index_folders(
         if (nothing := unchanged(folders, index, encoder, how.fps)) is not None:
             return nothing
     read_text = _text_reader(index, how.ocr, rebuild)  # says at once what is missing
+    if not in_units:
+        roots_of(folders)  # a folder that is not there leaves no index behind
     _make_folder(index)
     with only_writer(index), sentences(index), warnings.catch_warnings():
         # set once for all threads: warnings of image decoders do not concern the user

@@ -93,7 +93,7 @@ export async function follow(ended = null) {
   find("pulse").dataset.is = running ? "working" : "";
   for (const place of job ? document.querySelectorAll(".job-place") : []) fill(place, running ? moving(job) : done(job));
   if (running) {
-    find("index-line").textContent = `Indexing ${job.done} of ${job.total || "…"}`;
+    fill("index-line", `Indexing ${job.done} of ${job.total || "…"}`);
     following = setTimeout(() => follow(job.id), EVERY);
     // what is in already can be searched
     if (job.done !== seen) document.dispatchEvent(new CustomEvent("indexed", { detail: job.id }));

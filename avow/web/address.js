@@ -29,7 +29,7 @@ export function write(query, shownItem = null) {
 
 export function shownItem() {
   const id = new URLSearchParams(location.search).get("item");
-  return id && /^\d+$/.test(id) ? +id : null;
+  return /^\d+$/.test(id) ? +id : null;
 }
 
 export const asksSomething = (query) => Boolean(query.text || query.like || query.picture);

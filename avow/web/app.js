@@ -211,10 +211,11 @@ function fillForm() {
   const address = query.like ? thumbnail(query.like, 128) : pictureAddress();
   const clip = isClip(dropped()) ? dropped().name : "";
   find("chosen").hidden = !address && !clip;
-  find("chosen-clip").textContent = clip; // it may be in a container that the browser cannot play
-  find("chosen-picture").hidden = !address;
-  if (address) find("chosen-picture").src = address;
-  else find("chosen-picture").removeAttribute("src");
+  fill("chosen-clip", clip); // it may be in a container that the browser cannot play
+  const picture = find("chosen-picture");
+  picture.hidden = !address;
+  if (address) picture.src = address;
+  else picture.removeAttribute("src");
 }
 
 let address = null;
@@ -302,7 +303,7 @@ async function loadIndex() {
   index = await ask("api/index");
   const counts = [count(index.images - index.moments, "picture", "pictures")];
   if (index.videos) counts.push(count(index.videos, "video", "videos"));
-  find("index-line").textContent = counts.join(", ");
+  fill("index-line", counts.join(", "));
   await Promise.all([risk.load(), about.follow()]);
 }
 

@@ -1,7 +1,7 @@
 // The risk slider: how many wrong answers are bearable, and what that costs.
 
 import { ask } from "./api.js";
-import { find } from "./build.js";
+import { fill, find } from "./build.js";
 import { percent, risk as written } from "./words.js";
 
 let offered = [];
@@ -13,9 +13,7 @@ export async function load() {
   usual = told.default_risk;
   Object.assign(find("risk"), { disabled: !offered.length, max: Math.max(offered.length - 1, 0) });
   find("risk-box").dataset.is = offered.length ? "ready" : "absent";
-  if (!offered.length) {
-    find("risk-cost").textContent = "Not calibrated: answers are ranked, and nothing is promised.";
-  }
+  if (!offered.length) fill("risk-cost", "Not calibrated: answers are ranked, and nothing is promised.");
 }
 
 export function set(share) {
@@ -44,7 +42,7 @@ function cost(one) {
 export function tell() {
   if (!offered.length) return;
   const one = picked();
-  find("risk-says").textContent = written(one.risk);
+  fill("risk-says", written(one.risk));
   find("risk").setAttribute("aria-valuetext", `at most ${written(one.risk)} of answers wrong`);
-  find("risk-cost").textContent = cost(one);
+  fill("risk-cost", cost(one));
 }

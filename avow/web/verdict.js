@@ -1,7 +1,7 @@
 // The verdict in plain words, before any picture.
 
 import { button, facts, fold, icon, make } from "./build.js";
-import { VERDICTS, percent, stated } from "./words.js";
+import { VERDICTS, percent, rounded, stated } from "./words.js";
 
 // search: what the buttons in it do, given the part of the question that changes.
 // noun: a number of what was looked at, in words.
@@ -54,12 +54,11 @@ function chip(without, search) {
 function numbers(result, noun) {
   const [said, many] = [result.uncertainty, result.how_many];
   if (!said) return null;
-  const about = (number) => (number < 10 ? +number.toFixed(1) : Math.round(number));
   const pairs = [
     ["Looked at", noun(said.K)],
     ["That one of these fits", stated(result.trust)],
     ["That the first one fits", stated(result.hits[0]?.p_relevant)],
-    ["Fit in all", many && `about ${about(many.expected)}; four times out of five ${about(many.low)} to ${about(many.high)}`],
+    ["Fit in all", many && `about ${rounded(many.expected)}; four times out of five ${rounded(many.low)} to ${rounded(many.high)}`],
   ];
   // u means nothing without K, tau and the evidence function, so they are shown together
   const research = () => `Uncertainty u = ${said.u.toPrecision(3)} over K = ${said.K} candidates `

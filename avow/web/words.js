@@ -7,6 +7,9 @@ export function percent(share) {
   return `${Math.round(share * 100)} %`;
 }
 
+// Two digits at most, as the sentence of a verdict has them.
+export const rounded = (number) => +Math.round(number).toPrecision(2);
+
 // Nothing where nothing was stated.
 export const stated = (share) => (share == null ? null : percent(share));
 

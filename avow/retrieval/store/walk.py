@@ -67,7 +67,7 @@ def walk(folders: Iterable[str | Path], leave_out: Path | None = None) -> Walk:
 
     leave_out: a folder not to enter, such as the index itself.
     """
-    roots = _roots(folders)
+    roots = roots_of(folders)
     listing = Walk(roots)
     without = os.path.realpath(leave_out) if leave_out else ""
     for root in roots:
@@ -102,8 +102,8 @@ def readable(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _roots(folders: Iterable[str | Path]) -> list[str]:
-    """Absolute paths, none inside another."""
+def roots_of(folders: Iterable[str | Path]) -> list[str]:
+    """Absolute paths, none inside another; one that is not there is named."""
     real = []
     for folder in folders:
         path = os.path.realpath(os.path.expanduser(folder))
