@@ -151,8 +151,7 @@ def index_folders(
     index = index or avow_home() / "index"
     _check(how.batch, engine, how.fps, kept_as)
     in_units = how.in_units or how.cluster is not None or not only_folders(folders)
-    same = (engine, kept_as, how.ocr) == (None, None, None)
-    plain = same and not (rebuild or dedupe or in_units)
+    plain = (engine, kept_as, how.ocr) == (None,) * 3 and not (rebuild or dedupe or in_units)
     if isinstance(encoder, Deferred) and plain:
         if (nothing := unchanged(folders, index, encoder, how.fps)) is not None:
             return nothing
@@ -253,9 +252,8 @@ def _index_shared(
         raise _not_shared(store.address, f"--vectors {how.kept_as}")
     half = None if how.kept_as is None else how.kept_as == "float16"
     workers = how.for_a_run(prune, FPS, None).threads
-    in_units = how.in_units or how.cluster is not None or not only_folders(folders)
-    speed, units = (how.batch, workers, how.fps), (in_units, how.cluster)
-    shared = How(how.engine, half, *speed, rebuild, prune, *units)
+    units = (how.in_units or bool(how.cluster) or not only_folders(folders), how.cluster)
+    shared = How(how.engine, half, how.batch, workers, how.fps, rebuild, prune, *units)
     opened = encoder.open() if isinstance(encoder, Deferred) else encoder
     with closing(store):
         told = (progress or (lambda _: None), stop or (lambda: False))

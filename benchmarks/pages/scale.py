@@ -186,10 +186,8 @@ def stores() -> list[str]:
         f"{changes['replaced']} replaced, {changes['moved']} moved, then `avow index` "
         "once. Same hits: the first ten, in their order. P is computed from the "
         "vectors that a store gives back and from a sample that every store draws alike: what "
-        "differs is how sums are rounded. Recall is that of the ten nearest, held against a plain product."
-        + (
-            f" Restarted: {', '.join(restarted)}; others were opened anew." if restarted else ""
-        ),
+        "differs is how sums are rounded. Recall is that of the ten nearest, held against a "
+        f"plain product. Restarted: {', '.join(restarted) or 'none'}; others were opened anew.",
         figures.table(
             [
                 "store",
