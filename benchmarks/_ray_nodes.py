@@ -4,10 +4,13 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 
+ROOT = Path(__file__).parents[1]
 TRIES = 9
 
 
@@ -62,10 +65,13 @@ def _started(start: Callable[[], Any]) -> Any:
 
 @contextmanager
 def nodes(count: int) -> Iterator[Nodes]:
+    """A cluster whose workers can import what the tests have, whoever asks them."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")
-    started = Nodes(count)
-    try:
-        yield started
-    finally:
-        started.cluster.shutdown()
+    paths = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, paths))):
+        started = Nodes(count)
+        try:
+            yield started
+        finally:
+            started.cluster.shutdown()

@@ -132,6 +132,17 @@ def test_a_decoder_is_used_again(monkeypatch, fresh):
     assert decoders() == first and len(first) == 1
 
 
+def test_a_fork_has_decoders_of_its_own(monkeypatch, fresh):
+    monkeypatch.setenv("AVOW_UNTRUSTED", "1")
+    photographs.read(CASES["jpeg"])
+    first = decoders()
+    child = os.fork()
+    if not child:
+        os._exit(0 if not decoders() and photographs.read(CASES["palette"]).width else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert photographs.read(CASES["jpeg"]).width and decoders() == first
+
+
 def test_a_decoder_that_dies_is_one_unreadable_file(monkeypatch, fresh):
     monkeypatch.setenv("AVOW_UNTRUSTED", "1")
     photographs.read(CASES["jpeg"])

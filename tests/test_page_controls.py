@@ -2,11 +2,13 @@
 
 import csv
 import io
+import json
 import os
 import re
 import threading
 import zipfile
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 import serving
@@ -243,6 +245,35 @@ def test_a_first_visit_makes_an_index_and_shows_it_while_it_grows(visit, index, 
         serving.wait_until(lambda: page.inner_text("#index-line") == "18 pictures")
         refused = page.request.post(f"{address}/api/jobs", data={"folder": "/etc"})
         assert refused.status == 404 and "cannot be indexed from here" in refused.text()
+        calm(seen, address)
+
+
+def test_a_job_that_ends_before_it_is_looked_at_is_shown(visit, tmp_path):
+    (tmp_path / "pictures").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "pictures" / "one.png")
+    encoder = ColourEncoder()
+    retriever = Retriever(
+        Library.open(make_empty(tmp_path / "index", encoder), encoder), encoder
+    )
+    with serving.Server(app_of(retriever, roots=[tmp_path / "pictures"])) as address:
+        seen = visit(f"{address}/")
+        page = ready(seen, ".chooser .folders button")
+        page.click(".chooser .folders button")
+        ready(seen, ".chooser >> text=Index this folder")
+
+        def has_ended() -> bool:
+            with urlopen(f"{address}/api/jobs") as answer:
+                return json.load(answer)["jobs"][0]["state"] == "done"
+
+        def late(route):
+            if route.request.method == "GET":
+                serving.wait_until(has_ended)
+            route.continue_()
+
+        page.route("**/api/jobs", late)
+        page.click(".chooser >> text=Index this folder")
+        ready(seen, ".wall .look")
+        page.unroute("**/api/jobs")
         calm(seen, address)
 
 

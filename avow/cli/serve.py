@@ -141,7 +141,6 @@ def serve(
             raise MissingExtra("The server", package, "server")
     from avow.api.limits import Limits
 
-    _guard_decoders(host)
     settings = Settings(
         index,
         model,
@@ -155,6 +154,7 @@ def serve(
         telemetry,
     )
     with listen(host, port) as listening:
+        _guard_decoders(host)
         address = _address(host, listening.getsockname()[1], settings.token)
 
         def tell() -> None:

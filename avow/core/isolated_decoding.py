@@ -103,6 +103,7 @@ def _broken() -> Unreadable:
 # --- processes --------------------------------------------------------------------------
 
 _idle: "queue.SimpleQueue[_Decoder]" = queue.SimpleQueue()
+_of_the_parent: list[object] = []  # kept, so that their pipes are not closed
 
 
 @contextmanager
@@ -119,6 +120,17 @@ def _free() -> Iterator["_Decoder"]:
             _idle.put(decoder)
         else:
             decoder.end()
+
+
+def _forget() -> None:
+    """Decoders belong to the process that started them, not to a fork of it."""
+    global _idle
+    _of_the_parent.append(_idle)
+    _idle = queue.SimpleQueue()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 @atexit.register

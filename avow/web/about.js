@@ -7,6 +7,7 @@ import { count, grouped, percent, risk as written } from "./words.js";
 
 const EVERY = 1000; // milliseconds between looks at a running job
 let following = 0;
+let watched = null; // a job that was not seen to end
 let seen = 0; // files that the running job had read at the last look
 
 export async function open() {
@@ -85,8 +86,10 @@ function skipped(index) {
 }
 
 // Watch the newest job while it runs; the line at the top of the page moves with it.
-export async function follow(ended = null) {
+// begun: a job that was just asked for; it may be done before it is looked at.
+export async function follow(begun = null) {
   clearTimeout(following);
+  watched = begun ?? watched;
   const jobs = await ask("api/jobs").catch(() => null);
   const job = jobs?.jobs[0];
   const running = job?.state === "running";
@@ -94,11 +97,15 @@ export async function follow(ended = null) {
   for (const place of job ? document.querySelectorAll(".job-place") : []) fill(place, running ? moving(job) : done(job));
   if (running) {
     fill("index-line", `Indexing ${job.done} of ${job.total || "…"}`);
-    following = setTimeout(() => follow(job.id), EVERY);
+    watched = job.id;
+    following = setTimeout(follow, EVERY);
     // what is in already can be searched
     if (job.done !== seen) document.dispatchEvent(new CustomEvent("indexed", { detail: job.id }));
     seen = job.done;
-  } else if (ended !== null && job?.id === ended) {
+  } else if (!jobs && watched !== null) {
+    following = setTimeout(follow, EVERY); // the server is busy, or away
+  } else if (job && job.id === watched) {
+    watched = null;
     document.dispatchEvent(new CustomEvent("indexed"));
   }
 }
@@ -106,7 +113,7 @@ export async function follow(ended = null) {
 function moving(job) {
   const stop = () => attempt(async () => {
     await send(`api/jobs/${job.id}/cancel`, {});
-    follow(job.id);
+    follow();
   });
   return make(
     "div",

@@ -22,6 +22,7 @@ const pictures = new Map(); // what was dropped, by the name it has in the addre
 let query = { ...FRESH };
 let answered = null; // the address of the question whose answer is on the page
 let shown = []; // hits in the order in which the page shows them
+let welcomes = 0; // how often the first page was asked for
 let further = null; // the list behind them, of any length
 let pending = null;
 let index = null;
@@ -130,6 +131,7 @@ const folded = (words, misses) => fold("misses", words, grid(misses, { open, que
 // --- states without answers
 
 async function welcome() {
+  const turn = ++welcomes;
   setState("home");
   document.title = "Avow";
   fill("verdict");
@@ -138,7 +140,7 @@ async function welcome() {
     const page = (offset, limit) => ask(`api/items?${parameters({ kind: "image", offset, limit })}`);
     const first = await page(0, 100);
     online(true);
-    if (body.state !== "home") return;
+    if (body.state !== "home" || turn !== welcomes) return;
     if (!first.total) return fill("shown", emptyIndex());
     further = endless({
       total: first.total, known: first.items, open, wall: true, label: "Your pictures, newest first",

@@ -6,8 +6,7 @@ import { count } from "./words.js";
 
 // follow: called when a job has begun.
 export const index = (folder, follow) => attempt(async () => {
-  await send("api/jobs", { folder });
-  follow();
+  follow((await send("api/jobs", { folder })).id);
 });
 
 export function chooser(follow) {
