@@ -16,7 +16,6 @@ from avow.core import storage
 from avow.core.errors import BadData, BadQuery
 from avow.core.photographs import open_photograph
 from avow.core.storage import is_url
-from avow.core.web import fetch_public
 from avow.retrieval.store.items import Item
 from avow.retrieval.store.reading import LARGEST_FILE
 from avow.retrieval.store.walk import INSIDE
@@ -72,6 +71,8 @@ def _fetched(item: Item, fetch: bool) -> bytes:
         )
     try:
         if scheme in ("http", "https"):
+            from avow.core.web import fetch_public  # few indexes need it
+
             return fetch_public(item.path, LARGEST_FILE)
         return storage.read(item.path, LARGEST_FILE)
     except ValueError as error:
