@@ -79,9 +79,12 @@ def measured(place: Path, rounds: int) -> dict[str, list[float]]:
             "one_node": lambda index: on_one(cluster, index, encoder),
             "two_nodes": lambda index: rate(index, encoder, cluster.address),
         }
-        for number in range(rounds):
-            for way, run in ways.items():
-                rates[way].append(run(place / f"{way}{number}"))
+        try:
+            for number in range(rounds):
+                for way, run in ways.items():
+                    rates[way].append(run(place / f"{way}{number}"))
+        finally:
+            ray.shutdown()  # before the nodes end
     return rates
 
 
