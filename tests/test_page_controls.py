@@ -7,6 +7,7 @@ import os
 import re
 import threading
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -248,17 +249,22 @@ def test_a_first_visit_makes_an_index_and_shows_it_while_it_grows(visit, index, 
         calm(seen, address)
 
 
+@contextmanager
+def choosing(visit, home, encoder):
+    """A page without an index, on which the folder `pictures` of `home` was chosen."""
+    made = make_empty(home / "index", encoder)
+    retriever = Retriever(Library.open(made, encoder), encoder)
+    with serving.Server(app_of(retriever, roots=[home / "pictures"])) as address:
+        seen = visit(f"{address}/")
+        ready(seen, ".chooser .folders button").click(".chooser .folders button")
+        yield seen, address
+
+
 def test_a_job_that_ends_before_it_is_looked_at_is_shown(visit, tmp_path):
     (tmp_path / "pictures").mkdir()
     Image.new("RGB", (8, 8)).save(tmp_path / "pictures" / "one.png")
-    encoder = ColourEncoder()
-    retriever = Retriever(
-        Library.open(make_empty(tmp_path / "index", encoder), encoder), encoder
-    )
-    with serving.Server(app_of(retriever, roots=[tmp_path / "pictures"])) as address:
-        seen = visit(f"{address}/")
-        page = ready(seen, ".chooser .folders button")
-        page.click(".chooser .folders button")
+    with choosing(visit, tmp_path, ColourEncoder()) as (seen, address):
+        page = seen.page
         ready(seen, ".chooser >> text=Index this folder")
 
         def has_ended() -> bool:
@@ -296,13 +302,8 @@ def test_indexing_is_stopped_from_the_page_and_keeps_what_is_in(visit, tmp_path)
         colour = (number, 255 - number, 0)
         Image.new("RGB", (8, 8), colour).save(tmp_path / "pictures" / f"{number:03}.png")
     encoder = Held()
-    retriever = Retriever(
-        Library.open(make_empty(tmp_path / "index", encoder), encoder), encoder
-    )
-    with serving.Server(app_of(retriever, roots=[tmp_path / "pictures"])) as address:
-        seen = visit(f"{address}/")
-        page = ready(seen, ".chooser .folders button")
-        page.click(".chooser .folders button")
+    with choosing(visit, tmp_path, encoder) as (seen, address):
+        page = seen.page
         page.click(".chooser >> text=Index this folder")
         ready(seen, ".job-place progress")
         page.click(".job-place >> text=Stop")

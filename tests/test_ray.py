@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 
+from avow.core import photographs
 from avow.core.errors import MissingExtra, Unavailable
 from avow.retrieval.library import Library
 from avow.retrieval.sharding import on_ray
@@ -75,6 +76,15 @@ def test_a_unit_that_ends_its_workers_is_listed(tmp_path, monkeypatch):
 def test_a_worker_with_another_model_is_refused():
     part, sentence = on_ray._encode((_work(), Cluster("auto", "plugged.colours")), Unit(0, ()))
     assert part == b"" and "is another one here" in sentence
+
+
+def test_a_worker_is_told_whose_pictures_they_are(monkeypatch):
+    monkeypatch.setenv("AVOW_UNTRUSTED", "1")
+    work = _work()
+    monkeypatch.setenv("AVOW_UNTRUSTED", "")
+    assert not photographs.untrusted()
+    on_ray._encode((work, Cluster("auto", "plugged.colours")), Unit(0, ()))
+    assert photographs.untrusted()
 
 
 def _work() -> Work:

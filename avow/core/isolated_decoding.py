@@ -24,10 +24,15 @@ from PIL import Image
 
 from avow.core.decoding_child import LENGTH, PLAIN
 from avow.core.errors import BadData
-from avow.core.photographs import LARGEST, Photograph, Reason, Unreadable, turn_only
+from avow.core.photographs import (
+    LARGEST,
+    UNTRUSTED,
+    Photograph,
+    Reason,
+    Unreadable,
+    turn_only,
+)
 
-LARGEST_FILE = 2**30
-"""Bytes of a file that is sent to a decoder."""
 _HEADER = 2**22  # bytes of an answer before its pixels; EXIF data is most of it
 _PIECE = 2**16
 _REASONS: tuple[Reason, ...] = ("format", "package", "size", "damaged")
@@ -159,7 +164,7 @@ class _Decoder:
     def __init__(self) -> None:
         self.seconds, self.memory = _limit("AVOW_DECODE_SECONDS"), _limit("AVOW_DECODE_MB")
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        environment = {**os.environ, **one_thread, "AVOW_UNTRUSTED": ""}
+        environment = {**os.environ, **one_thread, UNTRUSTED: ""}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "avow.core.decoding_child", str(int(self.memory * 2**20))],
             stdin=subprocess.PIPE,
@@ -184,8 +189,6 @@ class _Decoder:
 
     def ask(self, request: dict[str, Any], data: bytes = b"") -> tuple[dict[str, Any], bytes]:
         """The answer and its pixels; `Unreadable` where there is none."""
-        if len(data) > LARGEST_FILE:
-            raise Unreadable(f"{len(data)} bytes; {LARGEST_FILE} at most", "size")
         until = time.monotonic() + self.seconds
         head = json.dumps(request | {"size": len(data)}).encode()
         try:

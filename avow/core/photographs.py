@@ -12,7 +12,7 @@ import os
 import struct
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, cast
@@ -28,6 +28,10 @@ LARGEST = 89_478_485
 """Pixels that are decoded at once."""
 LARGEST_REDUCED = 1_000_000_000
 """Pixels of a picture that is decoded at a fraction of its size."""
+UNTRUSTED = "AVOW_UNTRUSTED"
+"""The variable that says whether files come from strangers; see `untrusted`."""
+LARGEST_FILE = 2**30
+"""Bytes of a file that another process is given to decode."""
 PAPER = (255, 255, 255)
 _PREFIX = 16  # bytes that tell the formats apart
 _TURNED = (5, 6, 7, 8)  # EXIF orientations that exchange width and height
@@ -92,7 +96,7 @@ def untrusted(what: Literal["pictures", "videos"] = "pictures") -> bool:
     Videos are not decoded at all where they are not trusted. AVOW_UNTRUSTED: 1 for both, or
     "pictures".
     """
-    told = os.environ.get("AVOW_UNTRUSTED", "").lower()
+    told = os.environ.get(UNTRUSTED, "").lower()
     return told in ("1", "true", "yes") or told == what
 
 
@@ -106,10 +110,13 @@ def size(content: bytes) -> tuple[int, int]:
 
 
 def _content(source: Path | io.BufferedIOBase) -> bytes:
-    if isinstance(source, Path):
-        return source.read_bytes()
-    source.seek(0)
-    return source.read()
+    """All of a file, unless it is larger than any picture."""
+    with source.open("rb") if isinstance(source, Path) else nullcontext(source) as stream:
+        stream.seek(0)
+        content = stream.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise Unreadable(f"more than {LARGEST_FILE} bytes", "size")
+    return content
 
 
 def identify(stream: io.BufferedIOBase) -> Image.Image:

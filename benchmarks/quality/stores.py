@@ -75,7 +75,10 @@ def main() -> None:
     for name in chosen.stores:
         address = Path(f"{name.split('-')[0]}:{NAMED}_{name.replace('-', '_')}")
         try:
-            found[name] = {"copy_s": round(copied(place, address, name, encoder), 1)}
+            found[name] = {
+                "commit": commit(),
+                "copy_s": round(copied(place, address, name, encoder), 1),
+            }
             addresses[name] = address
         except AvowError as error:
             found[name] = {"not_run": str(error)}
@@ -101,14 +104,9 @@ def main() -> None:
 
 
 def earlier() -> dict[str, Any]:
-    """What was found before, by store; a first form said for all at once who was restarted."""
+    """What was found before, by store."""
     path = RESULTS / f"{NAME}.json"
-    if not path.exists():
-        return {}
-    kept = json.loads(path.read_text())
-    for row in kept["stores"].values():
-        row.setdefault("server_restarted", kept.get("server_restarted", False))
-    return kept["stores"]
+    return json.loads(path.read_text())["stores"] if path.exists() else {}
 
 
 def remembering(encoder: Encoder) -> Encoder:

@@ -15,6 +15,7 @@ from typing import Any
 
 from avow.core.errors import AvowError, BadData, MissingExtra, Unavailable
 from avow.core.files import write_bytes
+from avow.core.photographs import UNTRUSTED
 from avow.core.searching import Encoder
 from avow.core.written_text import open_reader
 from avow.retrieval.encoders.opening import open_encoder
@@ -111,6 +112,7 @@ class OnRay(Parts):
 
 def _encode(shared: tuple[Work, Cluster], unit: Unit) -> tuple[bytes, str]:
     """In a worker: the part of a unit; or the sentence, where nothing at all can be encoded."""
+    os.environ[UNTRUSTED] = shared[0].untrusted
     try:
         return _worker(*shared).encode(unit), ""
     except AvowError as error:

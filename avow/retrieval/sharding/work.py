@@ -5,14 +5,16 @@
 At most a batch and what is read ahead of it is held at once.
 """
 
+import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from avow.core.formats import is_video
+from avow.core.photographs import UNTRUSTED
 from avow.core.searching import Encoder
 from avow.core.written_text import ReadText
 from avow.retrieval.sharding.opening import open_source
@@ -35,6 +37,8 @@ class Work:
     threads: int
     fps: float
     ocr: bool
+    untrusted: str = field(default_factory=lambda: os.environ.get(UNTRUSTED, ""))
+    """Whether pictures are those of strangers, as the process says that plans the run."""
 
 
 class Worker:
