@@ -312,3 +312,27 @@ def test_the_command_says_that_it_deleted_nothing(many, index, monkeypatch):
     assert done.exit_code == 3 and json.loads(done.stdout)["absent"][0]["files"] == 24
     done = CliRunner().invoke(app, [*words, "--prune"])
     assert done.exit_code == 0 and done.stdout.startswith("24 deleted")
+
+
+def test_the_command_says_that_nothing_could_be_read(tmp_path, index, monkeypatch):
+    """A script can tell it, now and again; one good picture is enough to go on."""
+    from avow.retrieval.encoders import lazy
+
+    monkeypatch.setattr(lazy, "outside", lambda _: ColourEncoder())
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for name in ("one.jpg", "two.png"):
+        (photos / name).write_bytes(b"no picture")
+    words = ["index", str(photos), "--index", str(index), "--model", "some.colours"]
+    for options in ([], ["--json"]):
+        done = CliRunner().invoke(app, [*words, *options])
+        assert done.exit_code == 1
+        assert done.stderr.splitlines()[-1] == (
+            "avow: Nothing was indexed: none of the files can be read. Expected at least one "
+            "picture, video or text that is whole; see above why each was skipped."
+        )
+    assert len(json.loads(done.stdout)["skipped"]) == 2
+    picture((200, 0, 0)).save(photos / "good.png")
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0 and done.stdout.startswith("1 new, 2 skipped")
+    assert CliRunner().invoke(app, words).exit_code == 0

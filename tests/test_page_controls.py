@@ -155,6 +155,16 @@ def test_picked_pictures_are_exported(visit, address):
         assert archive.testzip() is None
         assert archive.namelist() == [Path(row["path"]).name for row in rows]
         assert archive.read("chelsea.jpg") == Path(rows[0]["path"]).read_bytes()
+    other = Path(rows[1]["path"])
+    away = other.rename(other.with_suffix(".away"))
+    try:
+        with page.expect_download() as saved:
+            page.click("#picked >> text=Zip")
+        ready(seen, "#toast:has-text('1 file is left out')")
+    finally:
+        away.rename(other)
+    with zipfile.ZipFile(saved.value.path()) as archive:
+        assert archive.namelist() == ["chelsea.jpg", "left out.txt"]
     page.click("#picked [aria-label='Pick none']")
     assert (
         page.locator("#picked").inner_text() == ""

@@ -1,17 +1,21 @@
 """Chosen items as one archive: the files of pictures and videos as they are, piece by piece.
 
-Nothing is gathered in memory: an archive of any size goes out while it is made. A file that
-cannot be handed out is named with its reason in a list at the end of the archive.
+Nothing is gathered in memory: an archive of any size goes out while it is made. Pictures of
+shards and at URLs are read one by one as their turn comes. A file that cannot be handed out is
+named with its reason in a list at the end of the archive.
 
 The name of an archive holds the numbers of its items, so that any server of the same store
 can be asked for it. Only one process that serves alone remembers a longer list.
 """
 
+import io
 import os
 import secrets
+import time
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
@@ -24,10 +28,12 @@ from pydantic import BaseModel, Field
 from avow.api import videos
 from avow.api.answers import Body
 from avow.api.limits import ANSWERS, LARGEST_ID
-from avow.api.pictures import confined, media_type
+from avow.api.pictures import Origin, content_of, media_type, origin
 from avow.api.refusals import Refusal
 from avow.api.searching import REFUSALS
 from avow.api.service import Here, Service
+from avow.retrieval.item_pictures import why_not_fetched
+from avow.retrieval.library import Item
 
 MOST = 10_000
 """Items of one archive."""
@@ -38,6 +44,7 @@ LONGEST_NAME = 4000
 _KEPT = 16  # archives that were named
 _READ = 17 * MOST  # letters of as many numbers
 _SUFFIX = "-n.zip"
+_FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # of the format
 router = APIRouter(prefix="/api/export", responses=REFUSALS)
 
 
@@ -45,6 +52,27 @@ class Chosen(Body):
     """Which items to put into an archive."""
 
     ids: list[Annotated[int, Field(ge=0, le=LARGEST_ID)]] = Field(min_length=1, max_length=MOST)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of an archive."""
+
+    place: Origin
+    name: str
+    modified: float
+    """Seconds since 1970; 0 where it is not known."""
+
+    def opened(self) -> tuple[io.BufferedIOBase, ZipInfo]:
+        """Its bytes, and how the archive describes it."""
+        if isinstance(self.place, Path):
+            about = ZipInfo.from_file(self.place, self.name, strict_timestamps=False)
+            return self.place.open("rb"), about
+        content = content_of(self.place)
+        media_type(content)
+        about = ZipInfo(self.name, max(_FIRST_TIME, time.localtime(self.modified)[:6]))
+        about.external_attr = 0o644 << 16
+        return io.BytesIO(content), about
 
 
 class Prepared(BaseModel):
@@ -96,16 +124,18 @@ async def export(
     )
 
 
-def zipped(files: Sequence[tuple[Path, str]], left_out: Sequence[str] = ()) -> Iterator[bytes]:
+def zipped(files: Sequence[Entry], left_out: Sequence[str] = ()) -> Iterator[bytes]:
     """An archive of files under some names, in pieces."""
     out, left = _Pieces(), list(left_out)
     with ZipFile(out, "w", ZIP_STORED) as archive:  # type: ignore[arg-type]
-        for path, name in files:
+        for entry in files:
             try:
-                source = path.open("rb")
-                about = ZipInfo.from_file(path, name, strict_timestamps=False)
+                source, about = entry.opened()
             except OSError as error:
-                left.append(f"{name}: {error.strerror}")
+                left.append(f"{entry.name}: {error.strerror}")
+                continue
+            except Refusal as error:
+                left.append(f"{entry.name}: {error.detail}")
                 continue
             with source, archive.open(about, "w", force_zip64=True) as target:
                 while piece := source.read(_AT_ONCE):
@@ -134,26 +164,36 @@ class _Pieces:
         return taken
 
 
-def _files(here: Service, numbers: Sequence[int]) -> tuple[list[tuple[Path, str]], list[str]]:
+def _files(here: Service, numbers: Sequence[int]) -> tuple[list[Entry], list[str]]:
     """Files with names that differ, each once, and why others are left out."""
     folders = here.retriever.library.folders()
-    chosen: dict[Path, str] = {}
+    chosen: dict[Path | str, Entry] = {}
     names: set[str] = set()
     left_out = []
     for number in numbers:
         try:
             item = here.read_item(number)
-            if item.kind == "text":
-                raise Refusal(404, "a text has no picture to hand out")
-            path = confined(item.path, folders)
-            # only what is a picture or a video goes out, as one by one
-            (media_type if item.kind == "image" else videos.media_type)(path)
+            place = _place(item, folders)
         except Refusal as error:
             left_out.append(f"item {number}: {error.detail}")
             continue
-        if path not in chosen:
-            chosen[path] = _free_name(Path(item.path).name, names)
-    return list(chosen.items()), left_out
+        key = place if isinstance(place, Path) else item.path
+        if key not in chosen:
+            name = _free_name(Path(item.path).name, names)
+            chosen[key] = Entry(place, name, item.modified)
+    return list(chosen.values()), left_out
+
+
+def _place(item: Item, folders: Sequence[str]) -> Origin:
+    """Where the file of an item comes from; only pictures and videos go out, as one by one."""
+    if item.kind == "text":
+        raise Refusal(404, "a text has no picture to hand out")
+    if why := why_not_fetched(item):
+        raise Refusal(404, why)
+    place = origin(item, folders)
+    if isinstance(place, Path):
+        (media_type if item.kind == "image" else videos.media_type)(place)
+    return place
 
 
 def _name_of(numbers: Sequence[int]) -> str:

@@ -122,8 +122,9 @@ def index(
     Run it again after changes: only what is new, changed, moved or deleted is looked at.
     Stop it at any time: what was finished is kept. Files that cannot be read are skipped
     and listed. Where more than half of a folder is missing, as when its disk is not mounted,
-    nothing of it is deleted without --prune, and the exit code is 3. A model without a policy
-    gets one by comparison with the default model, on --transfer pictures of the index.
+    nothing of it is deleted without --prune, and the exit code is 3. Where no file could be
+    read, the exit code is 1. A model without a policy gets one by comparison with the default
+    model, on --transfer pictures of the index.
 
     A name that ends in .tar is WebDataset, one in .parquet a table with pictures or their URLs;
     its last part may be a pattern, as in 's3://bucket/data/*.tar'.
@@ -149,8 +150,16 @@ def index(
     if model != "default" and not report.stopped and enough:
         report.trust = _transferred(where, chosen, transfer, allow_code, as_json)
     tell(report, as_json)
+    _end(report)
+
+
+def _end(report: "Report") -> None:
+    """With an exit code by which a script can tell what went wrong."""
     if report.absent:
         raise typer.Exit(3)
+    if report.nothing_readable:
+        typer.echo(f"avow: {report.nothing_readable}", err=True)
+        raise typer.Exit(1)
 
 
 def _indexed(

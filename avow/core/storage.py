@@ -3,6 +3,7 @@
     listed("s3://bucket/pictures")      files with sizes and what changes when they change
     read("s3://bucket/a.jpg", most)     the bytes of one
     opened("s3://bucket/00000.tar")     a stream, to be read piece by piece
+    described("s3://bucket/00000.tar")  one file with its size, and what changes with it
 
 Which account is used is said by the environment of each library, such as AWS_PROFILE and
 AWS_ENDPOINT_URL. Only URLs that the user typed, or that lie below one, come here.
@@ -87,12 +88,23 @@ def read(url: str, most: int) -> bytes:
     return data
 
 
-@contextmanager
-def opened(url: str) -> Iterator[Any]:
-    """A stream of bytes; what goes wrong while it is read is the caller's to tell."""
+def described(url: str) -> RemoteFile:
+    """The file at a URL as its server describes it now."""
     with told(url):
         system, path = _system(url)
-        stream = system.open(path, "rb")
+        system.invalidate_cache()
+        return _described(url, system.info(path))
+
+
+@contextmanager
+def opened(url: str, ahead: int | None = None) -> Iterator[Any]:
+    """A stream of bytes; what goes wrong while it is read is the caller's to tell.
+
+    ahead: bytes that are asked for at once; None: as the library of the store sees fit.
+    """
+    with told(url):
+        system, path = _system(url)
+        stream = system.open(path, "rb", block_size=ahead)
     with stream:
         yield stream
 

@@ -21,6 +21,8 @@ from avow.retrieval.store.reading import LARGEST_FILE
 from avow.retrieval.store.walk import INSIDE
 
 _FETCH = "AVOW_FETCH_PICTURES"
+_WEB = ("http", "https")
+"""Asked from public addresses only, and for whole files: no shard is searched there."""
 
 
 def open_item(item: Item) -> Image.Image:
@@ -50,27 +52,53 @@ def bytes_elsewhere(item: Item, noted: Sequence[str]) -> Callable[[], bytes] | N
 
     noted: the folders and sources of the index; a shard outside of them is not opened.
     """
-    fetch = os.environ.get(_FETCH) == "1"
     if is_url(item.path):
-        return partial(_fetched, item, fetch)
+        return partial(_fetched, item, noted)
     if INSIDE not in item.path or Path(item.path).exists():
         return None
     from avow.retrieval.sharding.single import lies_inside, picture_bytes
 
-    return partial(picture_bytes, item.path, fetch) if lies_inside(item.path, noted) else None
+    return (
+        partial(picture_bytes, item.path, _may_fetch())
+        if lies_inside(item.path, noted)
+        else None
+    )
 
 
-def _fetched(item: Item, fetch: bool) -> bytes:
-    scheme = item.path.partition(":")[0].lower()
-    if not fetch or INSIDE in item.path:
-        what = "shard" if INSIDE in item.path else "picture"
-        raise BadData(
-            f"Item {item.id} lies at {item.path!r}. Expected a file of this machine; copy the "
-            f"{what} here and index that"
-            + ("." if fetch else f", or set {_FETCH}=1 to fetch pictures that lie at URLs.")
-        )
+def why_not_fetched(item: Item) -> str:
+    """Why a picture at a URL is not asked for at all; empty where it may be tried."""
+    in_shard, may = INSIDE in item.path, _may_fetch()
+    if not is_url(item.path) or (may and not (in_shard and _scheme(item) in _WEB)):
+        return ""
+    return (
+        f"Item {item.id} lies at {item.path!r}. Expected a file of this machine; copy the "
+        f"{'shard' if in_shard else 'picture'} here and index that"
+        + ("." if may else f", or set {_FETCH}=1 to fetch pictures that lie at URLs.")
+    )
+
+
+def _may_fetch() -> bool:
+    return os.environ.get(_FETCH) == "1"
+
+
+def _scheme(item: Item) -> str:
+    return item.path.partition(":")[0].lower()
+
+
+def _fetched(item: Item, noted: Sequence[str]) -> bytes:
+    if why := why_not_fetched(item):
+        raise BadData(why)
+    if INSIDE in item.path:
+        from avow.retrieval.sharding.single import lies_inside, picture_bytes
+
+        if not lies_inside(item.path, noted):
+            raise BadData(
+                f"Item {item.id} lies at {item.path!r}. Expected a shard that was indexed; "
+                "run `avow index` with its name."
+            )
+        return picture_bytes(item.path, fetch=True)
     try:
-        if scheme in ("http", "https"):
+        if _scheme(item) in _WEB:
             from avow.core.web import fetch_public  # few indexes need it
 
             return fetch_public(item.path, LARGEST_FILE)

@@ -1,7 +1,7 @@
 // Pictures that were picked: a bar with what can be done with all of them.
 
 import { send } from "./api.js";
-import { attempt, button, fill, make, press } from "./build.js";
+import { attempt, button, fill, make, press, say } from "./build.js";
 import { count, name } from "./words.js";
 
 const picked = new Map(); // hits by number
@@ -44,6 +44,8 @@ const save = (href, download) => make("a", { href, download }).click();
 const zip = () => attempt(async () => {
   const told = await send("api/export", { ids: [...picked.keys()] });
   save(`api/export/${told.name}`, "avow.zip");
+  const left = told.left_out.length;
+  if (left) say(`${count(left, "file is", "files are")} left out; “left out.txt” in the zip says why.`);
 });
 
 function table() {

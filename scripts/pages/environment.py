@@ -41,7 +41,7 @@ USERS = {
         "only from public addresses, or through the proxy that is set",
     ),
     "AVOW_FETCH_PICTURES": (
-        "`1`: `avow serve` fetches a picture that was indexed at a URL, to show it.",
+        "`1`: `avow serve` fetches pictures indexed at URLs or in shards of a bucket.",
         "only pictures of this machine are shown",
     ),
     "AVOW_UNTRUSTED": (

@@ -25,6 +25,8 @@ from avow.retrieval.store.walk import INSIDE, FileStat, Walk, look, readable, sh
 
 LONGEST_NAME = 500
 """Characters of the name of an item in a shard."""
+AHEAD = 2**20
+"""Bytes of a shard at a URL that are asked for at once where one picture of it is wanted."""
 _WILD = frozenset("*?[")
 
 
@@ -120,7 +122,7 @@ class ShardSource(Source):
 
     def record(self, stat: FileStat, path: str) -> Record | None:
         """The item of a listed file that has this path, to be shown again."""
-        with opened_file(stat) as stream:
+        with opened_file(stat, AHEAD) as stream:
             return self.found(stat, stream, path)
 
     def found(self, stat: FileStat, stream: Any, path: str) -> Record | None:
@@ -200,10 +202,10 @@ def _local_files(name: str, wanted: Callable[[str], bool]) -> Walk:
 
 
 @contextmanager
-def opened_file(stat: FileStat) -> Iterator[Any]:
-    """A listed file as a stream, wherever it lies."""
+def opened_file(stat: FileStat, ahead: int | None = None) -> Iterator[Any]:
+    """A listed file as a stream, wherever it lies. ahead: as in `storage.opened`."""
     if storage.is_url(stat.path):
-        with storage.opened(stat.path) as stream:
+        with storage.opened(stat.path, ahead) as stream:
             yield stream
         return
     try:

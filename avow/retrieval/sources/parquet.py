@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from avow.core.errors import MissingExtra
+from avow.core.storage import is_url
 from avow.core.web import fetch_public
 from avow.retrieval.sharding.source import Record, ShardSource, bounded, inside, picture_name
 from avow.retrieval.store.reading import LARGEST_FILE, Unreadable
@@ -21,6 +22,8 @@ KEYS = ("key", "id")
 ROWS_AT_ONCE = 32
 LARGEST_GROUP = 8 * 2**30
 """Bytes of a group of rows, unpacked: a library reads a group as a whole."""
+LARGEST_FETCHED = 512 * 2**20
+"""The same where the table lies at a URL and one picture of it is wanted."""
 _BEGINNINGS = {b"\xff\xd8\xff": "jpg", b"\x89PNG": "png", b"RIFF": "webp", b"GIF8": "gif"}
 
 
@@ -45,6 +48,7 @@ class Parquet(ShardSource):
         for group in range(table.num_row_groups):
             rows = table.metadata.row_group(group).num_rows
             if number < rows:
+                _check_group(table, group, LARGEST_FETCHED if is_url(stat.path) else None)
                 found = _rows(table, columns=[column], row_groups=[group])
                 return _record(stat, next(islice(found, number, None)), column, wanted)
             number -= rows
@@ -59,15 +63,19 @@ def _opened(stream: Any) -> tuple[Any, str, str | None]:
         raise MissingExtra("Reading Parquet", "pyarrow", "tables") from None
     table = parquet.ParquetFile(stream)
     for group in range(table.num_row_groups):
-        size = table.metadata.row_group(group).total_byte_size
-        if size > LARGEST_GROUP:
-            raise Unreadable(f"a group of rows of {size} bytes; {LARGEST_GROUP} at most")
+        _check_group(table, group)
     names = table.schema_arrow.names
     column = next((name for name in (*BYTES, *URLS) if name in names), None)
     if column is None:
         expected = ", ".join((*BYTES, *URLS))
         raise Unreadable(f"no column of pictures: expected one of {expected}")
     return table, column, next((name for name in KEYS if name in names), None)
+
+
+def _check_group(table: Any, group: int, most: int | None = None) -> None:
+    size, most = table.metadata.row_group(group).total_byte_size, most or LARGEST_GROUP
+    if size > most:
+        raise Unreadable(f"a group of rows of {size} bytes; {most} at most")
 
 
 def _rows(table: Any, **which: Any) -> Iterator[dict[str, Any]]:

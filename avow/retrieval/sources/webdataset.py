@@ -1,7 +1,9 @@
 """WebDataset: tars of pictures, as img2dataset writes them; captions in them are left out."""
 
 import tarfile
+from collections import OrderedDict
 from collections.abc import Iterator
+from threading import Lock
 from typing import Any
 
 from avow.retrieval.sharding.source import (
@@ -13,6 +15,9 @@ from avow.retrieval.sharding.source import (
 )
 from avow.retrieval.store.reading import Unreadable
 from avow.retrieval.store.walk import FileStat
+
+MOST_KEPT = 200_000
+"""Pictures of tars whose places are remembered."""
 
 
 class WebDataset(ShardSource):
@@ -30,15 +35,58 @@ class WebDataset(ShardSource):
             raise ValueError(str(error)) from error
 
     def found(self, stat: FileStat, stream: Any, path: str) -> Record | None:
-        """Only headers are read up to it: a shard may be a gigabyte."""
+        """Headers alone are read, once: a shard may be a gigabyte, and far away."""
         try:
-            with tarfile.open(fileobj=stream, mode="r:") as tar:
-                for member, about, why in _members(stat, tar):
-                    if about.path == path:
-                        return _record(tar, member, about, why)
+            member = _contents.of(stat, stream).get(path)
         except tarfile.TarError as error:
             raise ValueError(str(error)) from error
-        return None
+        if member is None:
+            return None
+        about, start, why = member
+        if why:
+            return Record(about, why=why)
+        stream.seek(start)
+        return Record(about, stream.read(about.size))
+
+
+_Contents = dict[str, tuple[FileStat, int, str]]
+
+
+class _KeptContents:
+    """Where the pictures of the tars lie that were looked into last."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[FileStat, _Contents] = OrderedDict()
+
+    def of(self, stat: FileStat, stream: Any) -> _Contents:
+        """By path: the picture as the catalogue knows it, where it begins, why it is not read.
+
+        One at a time: a page asks for many pictures of a tar at once, which is read once.
+        """
+        with self._lock:
+            if stat not in self._kept:
+                with tarfile.open(fileobj=stream, mode="r:") as tar:
+                    self._kept[stat] = _places(stat, tar)
+            self._kept.move_to_end(stat)
+            while len(self._kept) > 1 and sum(map(len, self._kept.values())) > MOST_KEPT:
+                self._kept.popitem(last=False)
+            return self._kept[stat]
+
+
+_contents = _KeptContents()
+
+
+def _places(stat: FileStat, tar: tarfile.TarFile) -> _Contents:
+    places: _Contents = {}
+    try:
+        for member, about, why in _members(stat, tar):
+            why = why or ("a sparse file" if member.issparse() else "")
+            places[about.path] = about, member.offset_data, why
+    except tarfile.TarError:
+        if not places:  # what lies before the damage can be read
+            raise
+    return places
 
 
 def _members(

@@ -47,6 +47,17 @@ class Report:
         """What was skipped for a reason of its own, which no package removes."""
         return [(path, why) for path, why in self.skipped if why != NEEDS_PYAV]
 
+    @property
+    def nothing_readable(self) -> str:
+        """One sentence where files were found and none of them is in the index; else empty."""
+        did = self.new or self.changed or self.moved or self.deleted or self.unchanged
+        if did or self.stopped or not self.skipped:
+            return ""
+        return (
+            "Nothing was indexed: none of the files can be read. Expected at least one "
+            "picture, video or text that is whole; see above why each was skipped."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {
             "skipped": [{"path": path, "why": why} for path, why in self.skipped],
