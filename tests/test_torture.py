@@ -165,20 +165,23 @@ def test_every_mutant_is_another_module(monkeypatch, tmp_path):
     path = tmp_path / "one.py"
     path.write_text("def f(x: int = 1) -> int:\n    if x < 2 and x:\n        return x + 1\n")
     monkeypatch.setattr(mutants, "source", lambda _: path)
-    texts = [mutants.mutated("one", place) for place in range(len(mutants.described("one")))]
+    places = range(len(mutants.described("one")))
+    texts = [ast.unparse(mutants.mutated("one", place)) for place in places]
     assert mutants.described("one") == [
-        "line 1: 1 becomes 2",
-        "line 2: if not x < 2 and x",
-        "line 2: x < 2 and x, and/or",
-        "line 2: x < 2, LtE",
-        "line 2: 2 becomes 3",
-        "line 3: return None",
-        "line 3: x + 1, Sub",
-        "line 3: 1 becomes 2",
+        "line 1, 15: 1 becomes 2",
+        "line 2, 4: if not x < 2 and x",
+        "line 2, 7: x < 2 and x, and/or",
+        "line 2, 7: x < 2, LtE",
+        "line 2, 11: 2 becomes 3",
+        "line 3, 8: return None for x + 1",
+        "line 3, 15: x + 1, Sub",
+        "line 3, 19: 1 becomes 2",
     ]
     assert len({ast.unparse(ast.parse(path.read_text())), *texts}) == 9
     for text in texts:
         compile(text, "one.py", "exec")
+    held = {(site.kind, site.name, site.lines) for site in mutants.sites("one")}
+    assert held == {("default", "f", (2, 3)), ("body", "f", (2, 2)), ("body", "f", (3, 3))}
 
 
 def test_branches_are_counted_room_by_room():

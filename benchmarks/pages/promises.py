@@ -1,14 +1,17 @@
 """The page of promises: each with the command that proves it and what it showed."""
 
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
 import benchmarks.torture
 from avow.core import folder
+from benchmarks._intervals import wilson
 from benchmarks.pages import figures
 from benchmarks.pages.figures import number
 
-NOT_SEEN = "Not seen by the tests that are about the module:"
+NOT_SEEN = "Not seen by the tests:"
+ALIKE = "Not seen, and nobody could see them:"
 NAME, BRANCHES, MUTANTS = "torture", "branches", "mutants"
 
 
@@ -62,6 +65,7 @@ def _branches() -> list[str]:
     """How much of the rooms behind the promises the tests reach."""
     if not figures.exists(BRANCHES):
         return []
+    told = figures.load(BRANCHES)
     rows = [
         [
             f"`{room}`",
@@ -70,11 +74,12 @@ def _branches() -> list[str]:
             number(one["branches"]),
             _share(one["branches_reached"], one["branches"]),
         ]
-        for room, one in figures.load(BRANCHES)["rooms"].items()
+        for room, one in told["rooms"].items()
     ]
     return [
         "## Branches that the tests take",
-        "Counted by coverage.py in one process; what only started processes reach is not seen.",
+        "Counted by coverage.py; what only started processes reach is not seen. Run: "
+        f"{len(told['tests'])} files of tests.",
         figures.table(["room", "lines", "reached", "branches", "taken"], rows),
         figures.command("python -m benchmarks.quality.branches"),
     ]
@@ -85,19 +90,27 @@ def _mutants() -> list[str]:
     if not figures.exists(MUTANTS):
         return []
     kept = figures.load(MUTANTS)
-    survivors = [
-        f"- `{key.rpartition(':')[0]}`, {one['told']}"
-        for key, one in kept["mutants"].items()
-        if not one["killed"]
-    ]
+    alike = kept["equivalent"]
+    survivors = [key for key, one in kept["mutants"].items() if not one["killed"]]
+    ends = [100 * end for end in wilson(kept["killed"] / kept["tried"], kept["tried"])]
     return [
         "## Changes of the code that the tests see",
         f"Of {number(kept['sites'])} possible changes of one place in modules of trust, core "
         f"and the stores, {number(kept['tried'])} were drawn and tried; tests failed for "
-        f"{number(kept['killed'])} of them ({_share(kept['killed'], kept['tried'])}).",
+        f"{number(kept['killed'])} of them: {_share(kept['killed'], kept['tried'])}, with a "
+        f"95 % interval from {number(ends[0], 1)} to {number(ends[1], 1)} %.",
         figures.command("python -m benchmarks.quality.mutants"),
-        *([NOT_SEEN, "\n".join(survivors)] if survivors else []),
+        *([NOT_SEEN, _listed(key for key in survivors if key not in alike)]),
+        *([ALIKE, _listed(f"{key}: {why}" for key, why in alike.items())] if alike else []),
     ]
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"- `{place}`: {rest}" for place, _, rest in _parted(lines)) or "- none"
+
+
+def _parted(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    return (line.partition(": ") for line in lines)
 
 
 def _share(part: int, whole: int) -> str:

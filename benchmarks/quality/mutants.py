@@ -1,56 +1,54 @@
 """Change the code in one place at a time: do the tests see it?
 
-    python -m benchmarks.quality.mutants [--count 200] [--only core/files] [--again]
+    python -m benchmarks.quality.mutants [--count 250] [--only core/files] [--again]
 
-A mutant is a module with one operator, constant, condition or returned value changed. The tests
-that are named for the module run against it in a forked process, which ends at the first
-failure; a mutant that no test sees survives, and is written down with its line. Which mutants
-are drawn depends on a seed. Stopped at any moment, it goes on where it was.
+A mutant is a function with one operator, constant, condition or returned value changed, or a
+module with another constant. First the tests that are about these modules run once, and which
+of them reaches which line is noted; tests that fail in a forked process without any change are
+left out. Then each mutant is put in place in a forked process, which
+runs the tests that reach it, the quick ones first, and ends at the first failure. A mutant that
+no test sees survives, and is written down with its line. Which are drawn depends on a seed.
+Stopped at any moment, it goes on where it was; `--again` tries those that survived once more,
+as after new tests.
 
 mutmut and cosmic-ray start an interpreter for every mutant; with torch to import that is most
-of the time. Here everything but Avow is imported once, before the fork.
+of the time. Here everything is imported and set up before the fork. Bodies of classes and
+decorators are left alone: they have their effect while modules are imported.
 """
 
 import argparse
 import ast
-import contextlib
 import copy
-import importlib.machinery
+import itertools
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
-LONGEST = 600
-"""Seconds after which a mutant is taken to hang, which tests see too."""
-TARGETS: dict[str, tuple[str, ...]] = {
-    "core/files": ("test_files",),
-    "core/checksums": ("test_checksums", "test_files"),
-    "core/documents": ("test_hostile",),
-    "core/background": ("test_background",),
-    "core/moments": ("test_video_search", "test_moments"),
-    "core/opinion": ("test_opinion",),
-    "trust/coherence": ("test_coherence",),
-    "trust/conformal_sets": ("test_sets",),
-    "trust/drift": ("test_shift",),
-    "trust/evidence_sum": ("test_tail",),
-    "trust/risk_control": ("test_promise",),
-    "trust/policy_files": ("test_policy_files",),
-    "indexes/exact": ("test_indexes",),
-    "retrieval/store/row_blocks": ("test_damage",),
-    "retrieval/store/row_checksums": ("test_damage",),
-    "retrieval/store/rows": ("test_damage", "test_indexing"),
-    "retrieval/store/walk": ("test_indexing",),
-    "retrieval/store/feedback": ("test_search", "test_indexing"),
-}
-"""Modules, and the files of tests that are about them."""
+TARGETS = (
+    *("core/files", "core/checksums", "core/documents", "core/background", "core/moments"),
+    *("core/opinion", "core/vector_forms", "core/false_discovery", "core/logistic"),
+    *("trust/coherence", "trust/conformal_sets", "trust/drift", "trust/evidence_sum"),
+    *("trust/risk_control", "trust/policy_files", "trust/policy", "trust/top_k"),
+    *("trust/probability", "trust/judgements", "trust/shards", "trust/gallery_sampling"),
+    *("indexes/exact", "retrieval/store/row_blocks", "retrieval/store/row_checksums"),
+    *("retrieval/store/rows", "retrieval/store/walk", "retrieval/store/feedback"),
+    *("retrieval/store/generations", "retrieval/store/filtering", "retrieval/store/items"),
+)
+TESTS = (
+    *("files", "checksums", "hostile", "moments", "opinion", "vector_forms", "coherence"),
+    *("sets", "shift", "tail", "promise", "policy_files", "policy", "shards", "indexes"),
+    *("damage", "indexing", "search", "where", "expected_number", "special_functions"),
+    *("stable_numbers", "background", "relevant", "trust_metrics", "video_search"),
+)
+"""Files of tests that are about these modules."""
+EQUIVALENT: dict[str, str] = {}
+"""Survivors that change nothing anyone could see, by target and description: and why."""
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -73,52 +71,81 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place that can be changed."""
+
+    target: str
+    place: int
+    told: str
+    kind: str
+    """What holds it: a "body" of a function, a "default" of an argument, a "constant"."""
+    name: str
+    """Of the function, with those around it, or of the constant."""
+    lines: tuple[int, int]
+    """A test that reaches one of these may see the change."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.target}: {self.told}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--count", type=int, default=200, help="mutants to try now")
+    parser.add_argument("--count", type=int, default=250, help="mutants to have tried")
     parser.add_argument("--only", choices=TARGETS, action="append")
-    parser.add_argument("--again", action="store_true", help="forget what was tried")
+    parser.add_argument("--again", action="store_true", help="try survivors once more")
     chosen = parser.parse_args()
-    sys.path.insert(0, str(ROOT / "tests"))
-    import pytest  # noqa: F401
-    import torch  # noqa: F401
+    from benchmarks.quality import _mutant_runs
 
-    tried = {} if chosen.again else _kept()
-    order = [
-        (target, place, told)
-        for target in chosen.only or TARGETS
-        for place, told in enumerate(described(target))
-    ]
-    random.Random(0).shuffle(order)
-    sites, machine = sum(len(described(target)) for target in TARGETS), _machine()
-    left = [one for one in order if f"{one[0]}:{one[1]}" not in tried]
-    for done, (target, place, told) in enumerate(left[: chosen.count], 1):
-        seen = killed(target, place)
-        tried[f"{target}:{place}"] = {"told": told, "killed": seen}
-        _keep(tried, sites, machine)
-        print(f"{done} {'killed' if seen else 'SURVIVED'} {target} {told}", flush=True)
+    tried = kept()
+    if chosen.again:
+        tried = {key: one for key, one in tried.items() if one["killed"]}
+    drawn = order(chosen.only or TARGETS)[: chosen.count]
+    left = [one for one in drawn if one.key not in tried]
+    files = [path for name in TESTS if (path := ROOT / "tests" / f"test_{name}.py").is_file()]
+    _mutant_runs.run(left, files, lambda site, killed, why: keep(tried, site, killed, why))
 
 
-def _kept() -> dict[str, Any]:
-    return json.loads(RESULTS.read_text())["mutants"] if RESULTS.is_file() else {}
+def order(targets: Any) -> list[Site]:
+    """All places, shuffled; the first so many are a sample of them."""
+    listed = [site for target in targets for site in sites(target)]
+    random.Random(0).shuffle(listed)
+    return listed
 
 
-def _machine() -> dict[str, Any]:
-    """Told by another process: this one must not import what it changes."""
-    asked = "import json; from benchmarks._report import machine; print(json.dumps(machine()))"
-    told = subprocess.run(
-        [sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True
-    )
-    return json.loads(told.stdout)
+def kept() -> dict[str, Any]:
+    """What was tried before, of places that are still there."""
+    if not RESULTS.is_file():
+        return {}
+    there = {site.key for target in TARGETS for site in sites(target)}
+    told = json.loads(RESULTS.read_text())["mutants"]
+    return {key: one for key, one in told.items() if key in there}
 
 
-def _keep(tried: dict[str, Any], sites: int, machine: dict[str, Any]) -> None:
-    dead = sum(one["killed"] for one in tried.values())
-    figures = {"sites": sites, "tried": len(tried), "killed": dead}
-    content = {"machine": machine, **figures, "mutants": dict(sorted(tried.items()))}
+def keep(tried: dict[str, Any], site: Site, killed: bool, why: str) -> None:
+    """Write down how a mutant ended."""
+    tried[site.key] = {"killed": killed, "why": why}
+    equivalent = [key for key, one in tried.items() if not one["killed"] and key in EQUIVALENT]
+    figures = {
+        "sites": sum(len(sites(target)) for target in TARGETS),
+        "tried": len(tried),
+        "killed": sum(one["killed"] for one in tried.values()),
+        "equivalent": {key: EQUIVALENT[key] for key in sorted(equivalent)},
+    }
+    content = {"machine": _machine(), **figures, "mutants": dict(sorted(tried.items()))}
     RESULTS.write_text(json.dumps(content, indent=1) + "\n")
+    print(f"{len(tried)} {'killed' if killed else 'SURVIVED'} {site.key} ({why})", flush=True)
+
+
+@cache
+def _machine() -> dict[str, Any]:
+    from benchmarks._report import machine
+
+    return machine()
 
 
 # --- mutants -------------------------------------------------------------------------------
@@ -128,47 +155,95 @@ def source(target: str) -> Path:
     return ROOT / "avow" / f"{target}.py"
 
 
+@cache
+def sites(target: str) -> tuple[Site, ...]:
+    """Every place of a module that is changed, numbered."""
+    tree = _parsed(target)
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    found = []
+    for place, (node, _, told) in enumerate(changes(tree)):
+        if (held := _holder(node, above)) is not None:
+            found.append(Site(target, place, told, *held))
+    return tuple(found)
+
+
 def described(target: str) -> list[str]:
-    """Every mutant of a module, in words."""
-    tree = ast.parse(source(target).read_text("utf-8"))
-    return [told for _, told in changes(tree)]
+    """Every change of a module, in words."""
+    return [told for _, _, told in changes(_parsed(target))]
 
 
-def mutated(target: str, place: int) -> str:
-    """The text of a module with one change."""
-    tree = ast.parse(source(target).read_text("utf-8"))
-    for number, (change, _) in enumerate(changes(tree)):
+def mutated(target: str, place: int) -> ast.Module:
+    """A module with one change."""
+    tree = _parsed(target)
+    for number, (_, change, _) in enumerate(changes(tree)):
         if number == place:
             change()
             break
-    return ast.unparse(ast.fix_missing_locations(tree))
+    return ast.fix_missing_locations(tree)
 
 
-def changes(tree: ast.Module) -> Iterator[tuple[Any, str]]:
+def _parsed(target: str) -> ast.Module:
+    return ast.parse(source(target).read_text("utf-8"))
+
+
+def _holder(
+    node: ast.AST, above: dict[ast.AST, ast.AST]
+) -> tuple[str, str, tuple[int, int]] | None:
+    """What holds a place: its kind, its name and its lines; None for what is left alone."""
+    chain = [node]
+    while chain[-1] in above:
+        chain.append(above[chain[-1]])
+    statement = next(one for one in chain if isinstance(one, ast.stmt))
+    lines = (statement.lineno, getattr(node, "end_lineno", None) or statement.lineno)
+    outer = [
+        (inner, one) for inner, one in itertools.pairwise(chain) if isinstance(one, _FUNCTIONS)
+    ]
+    if not outer:
+        named = next(
+            (one for one in chain if isinstance(one, ast.Assign | ast.AnnAssign)), None
+        )
+        if named is None or not isinstance(above[named], ast.Module):
+            return None
+        target = named.targets[0] if isinstance(named, ast.Assign) else named.target
+        return ("constant", target.id, lines) if isinstance(target, ast.Name) else None
+    inner, function = outer[-1]
+    classes = [
+        one.name for one in chain[chain.index(function) :] if isinstance(one, ast.ClassDef)
+    ]
+    name = ".".join([*reversed(classes), function.name])
+    if inner in function.body:
+        return "body", name, lines
+    if isinstance(inner, ast.arguments) and len(outer) == 1:
+        return "default", name, (function.body[0].lineno, function.end_lineno or 0)
+    return None
+
+
+def changes(tree: ast.Module) -> Iterator[tuple[ast.AST, Any, str]]:
     """Every change that can be made, and its description; annotations are left alone."""
     for node in _inside(tree):
-        line = f"line {getattr(node, 'lineno', 0)}"
+        line = f"line {getattr(node, 'lineno', 0)}, {getattr(node, 'col_offset', 0)}"
         if isinstance(node, ast.Compare):
             for at, operator in enumerate(node.ops):
                 if other := _COMPARED.get(type(operator)):
-                    yield (
-                        _put(node.ops, at, other()),
-                        f"{line}: {_shown(node)}, {other.__name__}",
-                    )
+                    told = f"{line}: {_shown(node)}, {other.__name__}"
+                    yield node, _put(node.ops, at, other()), told
         elif isinstance(node, ast.BinOp) and (computed := _COMPUTED.get(type(node.op))):
-            yield _set(node, "op", computed()), f"{line}: {_shown(node)}, {computed.__name__}"
+            told = f"{line}: {_shown(node)}, {computed.__name__}"
+            yield node, _set(node, "op", computed()), told
         elif isinstance(node, ast.BoolOp):
             swapped = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-            yield _set(node, "op", swapped), f"{line}: {_shown(node)}, and/or"
+            yield node, _set(node, "op", swapped), f"{line}: {_shown(node)}, and/or"
         elif isinstance(node, ast.If | ast.IfExp | ast.While):
             test = ast.UnaryOp(ast.Not(), copy.deepcopy(node.test))
-            yield _set(node, "test", test), f"{line}: if not {_shown(node.test)}"
+            yield node.test, _set(node, "test", test), f"{line}: if not {_shown(node.test)}"
         elif isinstance(node, ast.Return) and node.value is not None:
             if not (isinstance(node.value, ast.Constant) and node.value.value is None):
-                yield _set(node, "value", ast.Constant(None)), f"{line}: return None"
+                told = f"{line}: return None for {_shown(node.value)}"
+                yield node, _set(node, "value", ast.Constant(None)), told
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
             value = not node.value if isinstance(node.value, bool) else node.value + 1
-            yield _set(node, "value", value), f"{line}: {node.value} becomes {value}"
+            told = f"{line}: {node.value} becomes {value}"
+            yield node, _set(node, "value", value), told
 
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:
@@ -192,52 +267,6 @@ def _put(values: list[Any], at: int, value: Any) -> Any:
 
 def _shown(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())[:80]
-
-
-# --- one of them ---------------------------------------------------------------------------
-
-
-def _put_in_place(target: str, place: int) -> None:
-    """From now on the module is read as its mutant, by whatever reads modules."""
-    loader, path = importlib.machinery.SourceFileLoader, str(source(target))
-    text = mutated(target, place).encode()
-    read, stats = loader.get_data, loader.path_stats
-
-    def get_data(self: Any, asked: str) -> bytes:
-        return text if asked == path else read(self, asked)
-
-    def path_stats(self: Any, asked: str) -> Any:
-        if asked == path:
-            raise OSError("what was compiled before is of another text")
-        return stats(self, asked)
-
-    loader.get_data, loader.path_stats = get_data, path_stats  # type: ignore[method-assign]
-
-
-def killed(target: str, place: int) -> bool:
-    """Whether a test fails, or hangs, with this mutant."""
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            signal.alarm(LONGEST)
-            status = _tested(target, place)
-        finally:
-            os._exit(status)
-    return os.waitpid(child, 0)[1] != 0
-
-
-def _tested(target: str, place: int) -> int:
-    import pytest
-
-    _put_in_place(target, place)
-    files: Sequence[Path] = [ROOT / "tests" / f"{name}.py" for name in TARGETS[target]]
-    words = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not gpu and not long"]
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-        os.dup2(nowhere.fileno(), 2)
-        with contextlib.chdir(ROOT):
-            return int(pytest.main([*words, *(str(one) for one in files if one.is_file())]))
 
 
 if __name__ == "__main__":

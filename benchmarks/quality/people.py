@@ -44,6 +44,7 @@ from avow.trust.gallery_sampling import ScoredQueries
 from avow.trust.policy import Judgements, Policy
 from avow.trust.risk_control import promise
 from avow.trust.top_k import TopKSummary, describe, summarise
+from benchmarks._intervals import wilson
 from benchmarks._lab import Lab
 from benchmarks._report import keep, read
 
@@ -311,12 +312,9 @@ def expert_bin(stated: np.ndarray, fits: np.ndarray, weight: np.ndarray) -> list
     Wilson's interval for as many hits as their weights are worth; it has a width where all fit.
     """
     share = float(np.average(fits, weights=weight))
-    count, z = float(weight.sum() ** 2 / np.square(weight).sum()), 1.96
-    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
-    spread = np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    half = float(z * spread / (1 + z**2 / count))
+    count = float(weight.sum() ** 2 / np.square(weight).sum())
     mean = float(np.average(stated, weights=weight))
-    return [len(fits), mean, share, middle - half, middle + half]
+    return [len(fits), mean, share, *wilson(share, count)]
 
 
 if __name__ == "__main__":
