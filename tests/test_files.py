@@ -198,3 +198,12 @@ def test_a_new_folder_lasts_with_all_above_it(tmp_path, monkeypatch):
     files.make_folder(tmp_path / "a" / "b")
     files.make_folder(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir() and synced == [tmp_path, tmp_path / "a"]
+    looked, asked = Path.is_dir, []
+
+    def late(path):
+        """Another process makes the folder after it was looked for."""
+        asked.append(path)
+        return len(asked) > 1 and looked(path)
+
+    monkeypatch.setattr(Path, "is_dir", late)
+    files.make_folder(tmp_path / "a" / "b")

@@ -134,10 +134,21 @@ def test_an_empty_index_answers_nothing(make, tmp_path):
     index = make()
     assert len(index) == 0
     assert index.search(some(2), 5)[0].shape == (2, 0)
+    index.delete(numbers(3))
+    index.add(numbers(), some(0))
+    assert len(index) == 0
     index.save(tmp_path / "kept")
     opened = index.open(tmp_path / "kept", DIM)
     assert len(opened) == 0
     getattr(opened, "close", lambda: None)()
+
+
+def test_added_one_by_one_is_as_added_at_once(make):
+    index, vectors = make(), some(9)
+    for number in range(9):
+        index.add(numbers(number), vectors[number : number + 1])
+    ids, _ = index.search(some(2), 9)
+    assert ids.tolist() == plain(numbers(*range(9)), vectors, some(2), 9)[0].tolist()
 
 
 def test_equal_scores_come_in_order_of_their_ids(make):

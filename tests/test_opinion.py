@@ -168,6 +168,11 @@ def test_only_the_student_learns_from_disagreement():
     disagreement(Opinion(student), teacher=Opinion(teacher)).backward()
     assert student.grad is not None and student.grad.abs().sum() > 0
     assert teacher.grad is None
+    one, other = Opinion(student), Opinion(teacher)
+    beliefs = zip(one.belief.ravel().tolist(), other.belief.ravel().tolist(), strict=True)
+    apart = [abs(mine - yours) for mine, yours in beliefs]
+    assert disagreement(one, other).item() == pytest.approx(sum(apart) / len(apart))
+    assert disagreement(one, one).item() == 0
 
 
 def test_disagreement_bounds_the_difference_of_uncertainty():

@@ -12,14 +12,16 @@ from encoders import ColourEncoder, picture
 from fastapi.testclient import TestClient
 
 from avow.api import create_app
-from avow.core.errors import Unavailable, WrongIndex
+from avow.core.errors import BadQuery, Unavailable, WrongIndex
 from avow.data.readers import sample
 from avow.indexes.pgvector import PgVector
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.opening import open_library, open_shared
 from avow.retrieval.search import Retriever
+from avow.retrieval.stores import postgres
 from avow.retrieval.stores._postgres_filters import condition_of
+from avow.retrieval.stores._postgres_pool import Pool
 from avow.retrieval.where import Where
 
 DIM = 12
@@ -398,3 +400,84 @@ def test_an_answer_without_rows_where_there_should_be_some_is_no_empty_one(addre
         "Part of the index did not answer, so this answer is partial and not judged. "
         f"'{address}' gave 0 of 7 items."
     )
+
+
+def test_a_database_without_tables_is_an_empty_store(server, monkeypatch):
+    import psycopg
+
+    name = f"avow_test_{uuid.uuid4().hex[:12]}"
+    monkeypatch.setenv("AVOW_PG_DSN", psycopg.conninfo.make_conninfo(server, dbname=name))
+    with psycopg.connect(server, autocommit=True) as link:
+        link.execute(f"CREATE DATABASE {name}")
+        try:
+            with pytest.raises(WrongIndex, match="The store 'postgres:archive' is empty"):
+                open_library("postgres:archive")
+            store = open_shared("postgres:archive")
+            assert store is not None and store.current() is None
+            store.drop()  # there is nothing to remove
+            store.close()
+        finally:
+            link.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_what_is_listed_in_parts_is_listed_whole(address, pictures, monkeypatch):
+    encoder = ColourEncoder()
+    index_folders([pictures], index=address, encoder=encoder)
+    monkeypatch.setattr(postgres, "_AT_ONCE", 3)
+    again = index_folders([pictures], index=address, encoder=encoder)
+    assert (again.new, again.unchanged, again.deleted) == (0, 7, 0)
+    with open_library(address) as library:
+        assert len(library.items(library.find())) == 7
+
+
+def test_a_graph_that_is_too_wide_or_reaches_too_few(address, pictures, tmp_path, monkeypatch):
+    wide = ColourEncoder(dim=2002)
+    with pytest.raises(WrongIndex, match="The vectors have 2002 numbers"):
+        index_folders([pictures], index=address, encoder=wide, engine="hnsw")
+    encoder, texts = ColourEncoder(dim=DIM), tmp_path / "texts"
+    texts.mkdir()
+    for lines in (range(300), range(290, 300)):
+        rows = "\n".join(f"text {number}" for number in lines)
+        (texts / "some.csv").write_text(f"text\n{rows}\n")
+        index_folders([texts], index=address, encoder=encoder, engine="hnsw", prune=True)
+    monkeypatch.setattr(postgres, "_FEW", 0)
+    with open_library(address) as library:  # those that are gone stay in the graph
+        query = encoder.encode_texts(["red"])
+        found = library.nearest(query, 10, library.choose(None, "text", 100))
+        assert found.ids.shape == (1, 10) and not found.missing
+
+
+def test_a_question_without_end_is_a_sentence(address, pictures, monkeypatch):
+    encoder = ColourEncoder()
+    index_folders([pictures], index=address, encoder=encoder)
+    monkeypatch.setattr(postgres, "_SECONDS", 0.05)
+    monkeypatch.setattr(postgres, "condition_of", lambda *_: ("pg_sleep(5) IS NULL", []))
+    with open_library(address) as library:
+        with pytest.raises(
+            BadQuery, match="The filter 'width>1' cannot be compared by Postgre"
+        ):
+            library.find(Where.parse("width>1"))
+        with pytest.raises(Unavailable, match="PostgreSQL cannot be used"):
+            library.find()
+
+
+def test_writers_that_met_try_again(server):
+    import psycopg
+
+    pool, tried = Pool(server), []
+
+    def work(link):
+        tried.append(link)
+        if len(tried) < 3:
+            raise psycopg.errors.DeadlockDetected
+        return "done"
+
+    assert pool.use(work) == "done" and len(tried) == 3
+    with pytest.raises(WrongIndex, match="PostgreSQL cannot be used"):
+        pool.use(lambda link: (_ for _ in ()).throw(psycopg.errors.SerializationFailure))
+    pool.close()
+
+
+def test_a_table_needs_a_plain_name():
+    with pytest.raises(WrongIndex, match="The table 'a b' has no usable name"):
+        PgVector(DIM, "postgresql://nowhere", table="a b")

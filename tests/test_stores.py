@@ -31,6 +31,7 @@ FILTERS = (
     *("tag=dog", "tag~DO", "not tag=dog", "tag!=dog", "tag~'d*g'", "name='pic3.png'"),
     *("taken>=2021", "taken=2020-05", "taken=unknown", "taken<2021-01-01", "width>40"),
     *("modified>=2000", "modified<2000", "modified=2001-09", "size<1KB or height>=30"),
+    *("modified<=2001-09", "modified>2001-09", "modified<=9999-12-31", "width=40.5"),
     *("latitude=unknown", "kind=picture", "kind=video", "duration>3", "p>=0.1 and name~pic1"),
     *("name~'100%'", "name~'back\\\\slash'", "(name~pic1 or tag=cat) and not width<20"),
 )
@@ -121,7 +122,17 @@ def test_changes_moves_and_deletions_are_followed(place, folder):
         found = Retriever(library, encoder).search("red", k=1)
         assert Path(found.hits[0].path).name == "pic3.png"
         assert [skip.path for skip in library.skipped()] == [str(folder / "broken.png")]
-    (folder / "broken.png").unlink()
+    picture("blue").save(folder / "broken.png")
+    (folder / "a" / "pic3.png").write_bytes(b"no picture any more")
+    report = index_folders([folder], index=place, encoder=encoder)
+    assert [path for path, _ in report.skipped] == [str(folder / "a" / "pic3.png")]
+    with open_library(place) as library:
+        names = [Path(item.path).name for item in library.items(library.find())]
+        assert "broken.png" in names and len(names) == 17
+        assert f"{folder}/a/pic3.png" not in {
+            item.path for item in library.items(library.find())
+        }
+    (folder / "a" / "pic3.png").unlink()
     assert index_folders([folder], index=place, encoder=encoder).skipped == []
 
 
@@ -217,6 +228,8 @@ def test_a_history_of_reads_and_writes_is_one_of_a_sequential_store(
     history = History.of((tmp_path / "log").read_text().splitlines())
     assert history.losses() == [] and history.tracebacks == []
     assert len(history.reads) == 10 and history.counts["writes"] > 4
+    with open_library(place) as library:
+        assert library.videos() == (2, 4)
 
 
 def test_opinions_are_kept_and_taken_back(place, folder):
@@ -263,6 +276,9 @@ def test_what_a_shared_store_cannot_do_is_said(place, folder):
         index_folders([folder], index=place, encoder=encoder, dedupe=True)
     with pytest.raises(WrongIndex, match="is empty"):
         open_library(place)
+    (folder / "empty").mkdir()
+    with pytest.raises(BadData, match="There is nothing to index in"):
+        index_folders([folder / "empty"], index=place, encoder=encoder)
     with pytest.raises(WrongIndex, match="The engine of a shared store cannot be 'faiss'"):
         index_folders([folder], index=place, encoder=encoder, engine="faiss")
     with pytest.raises(BadQuery, match="is a database, which verifies its own files"):
