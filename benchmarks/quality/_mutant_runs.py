@@ -70,8 +70,6 @@ class Trying:
             for line, tests in watched.get_data().contexts_by_lineno(path).items():
                 self.reached[target][line] = {int(test) for test in tests if test}
         self.items = [item if good else None for item, good in zip(items, passed, strict=True)]
-        for number in _failing_again(self.items):
-            self.items[number], passed[number] = None, False
         print(f"{sum(passed)} of {len(items)} tests, {sum(self.seconds):.0f} s", flush=True)
         functions = _functions(self.paths)
         for site in self.left:
@@ -80,23 +78,47 @@ class Trying:
 
     def _try(self, site: Site, functions: dict[tuple[str, str], list[FunctionType]]) -> None:
         numbers = sorted(self._seeing(site), key=lambda number: self.seconds[number])
-        chosen = [self.items[number] for number in numbers if self.items[number] is not None]
-        if not chosen:
+        while chosen := [number for number in numbers if self.items[number] is not None]:
+            code, failed = self._forked(chosen, lambda: _put_in_place(site, functions))
+            if failed is None or not self._forked([failed], lambda: None)[0]:
+                break
+            self.items[failed] = None  # it fails without any change
+        else:
             self.keep(site, False, "no test reaches it")
             return
+        why = {0: f"{len(chosen)} tests passed", 1: "a test failed", 3: "it cannot be used"}
+        self.keep(site, code != 0, why.get(code, f"the process ended with {code}"))
+
+    def _forked(
+        self, numbers: Sequence[int], change: Callable[[], None]
+    ) -> tuple[int, int | None]:
+        """How tests end in a process with a change: its code, and the one that failed."""
+        out, into = os.pipe()
         child = os.fork()
         if not child:
             status = 3
             try:
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.alarm(SLACK + round(10 * sum(self.seconds[n] for n in numbers)))
-                status = _tested(site, chosen, functions)
+                _be_silent()
+                change()
+                status = self._tested(numbers, into)
             finally:
                 os._exit(status)
-        status = os.waitpid(child, 0)[1]
-        code = os.waitstatus_to_exitcode(status)
-        why = {0: f"{len(chosen)} tests passed", 1: "a test failed", 3: "it cannot be used"}
-        self.keep(site, code != 0, why.get(code, f"the process ended with {code}"))
+        os.close(into)
+        with open(out) as pipe:
+            said = pipe.read()
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return code, int(said) if said else None
+
+    def _tested(self, numbers: Sequence[int], into: int) -> int:
+        items = [self.items[number] for number in numbers]
+        for place, item in enumerate(items):
+            reports = _protocol(item, items[(place + 1) % len(items)])
+            if any(report.failed for report in reports):
+                os.write(into, str(numbers[place]).encode())
+                return 1
+        return 0
 
     def _seeing(self, site: Site) -> set[int]:
         reached = self.reached[site.target]
@@ -108,41 +130,10 @@ class Trying:
         return set().union(*(reached[line] for line in range(first, last + 1)))
 
 
-def _failing_again(items: Sequence[Any]) -> list[int]:
-    """The tests that fail in a forked process where nothing is changed."""
-    out, into = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            _be_silent()
-            for number, item in enumerate(items):
-                if item is not None:
-                    reports = _protocol(item, items[(number + 1) % len(items)] or item)
-                    if not all(report.passed for report in reports):
-                        os.write(into, f"{number}\n".encode())
-        finally:
-            os._exit(0)
-    os.close(into)
-    with open(out) as pipe:
-        failing = [int(line) for line in pipe]
-    os.waitpid(child, 0)
-    return failing
-
-
 def _be_silent() -> None:
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
-
-
-def _tested(site: Site, items: Sequence[Any], functions: Any) -> int:
-    _be_silent()
-    _put_in_place(site, functions)
-    for number, item in enumerate(items):
-        reports = _protocol(item, items[(number + 1) % len(items)])
-        if any(report.failed for report in reports):
-            return 1
-    return 0
 
 
 def _protocol(item: Any, after: Any) -> list[Any]:
