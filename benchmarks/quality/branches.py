@@ -1,10 +1,11 @@
 """Which branches of the code do the tests take, room by room?
 
-    python -m benchmarks.quality.branches [tests/test_api.py …]
+    python -m benchmarks.quality.branches [tests/test_api.py …] [--data FILE]
 
-The tests run in one process under coverage.py, all of them unless some are named, and the
-branches of four rooms are counted. A line that only another system or a missing package reaches
-counts as well.
+The tests run under coverage.py, each file in a process of its own, all of them unless some are
+named, and the branches of four rooms are counted. A line that only another system or a missing
+package reaches counts as well. With --data what was reached is kept: a file of tests that was
+run before is not run again, so that the work can be stopped and done in parts.
 """
 
 import argparse
@@ -30,6 +31,7 @@ SETTINGS = """[run]
 branch = True
 source = avow/retrieval,avow/api,avow/indexes,avow/trust
 data_file = {place}/data
+relative_files = True
 [report]
 exclude_also =
     if TYPE_CHECKING:
@@ -39,28 +41,44 @@ exclude_also =
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("tests", nargs="*", default=["tests"])
-    parser.add_argument(
-        "--report", type=Path, help="made before by `coverage json`; run nothing"
-    )
+    every = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/test_*.py"))
+    parser.add_argument("tests", nargs="*", default=every)
+    parser.add_argument("--data", type=Path, help="a folder of what was reached before")
     chosen = parser.parse_args()
-    report = json.loads(chosen.report.read_text()) if chosen.report else measured(chosen.tests)
-    figures = {"tests": chosen.tests, "rooms": rooms(report), "worst": worst(report)}
+    with tempfile.TemporaryDirectory() as place:
+        data = (chosen.data or Path(place)).absolute()
+        data.mkdir(parents=True, exist_ok=True)
+        for test in chosen.tests:
+            run_one(test, data)
+        report = reported(data)
+        run = sorted(f"tests/{path.name}.py" for path in data.glob("test_*"))
+    figures = {"tests": run, "rooms": rooms(report), "worst": worst(report)}
     print(json.dumps(figures, indent=1), "->", keep("branches", figures))
 
 
-def measured(tests: list[str]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as place:
-        settings = Path(place) / "settings"
-        settings.write_text(SETTINGS.format(place=place))
-        run = [sys.executable, "-m", "coverage"]
-        how = ["--rcfile", str(settings)]
-        words = ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
-        paths = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
-        subprocess.run([*run, "run", *how, *words], cwd=ROOT, env=os.environ | paths)
-        target = Path(place) / "report.json"
-        subprocess.run([*run, "json", *how, "-o", str(target)], cwd=ROOT, check=True)
-        return json.loads(target.read_text())
+def run_one(test: str, data: Path) -> None:
+    """Run a file of tests, unless that was done; what it reached is a file of its name."""
+    target = data / Path(test).stem
+    if target.exists():
+        return
+    (data / "settings").write_text(SETTINGS.format(place=data))
+    words = ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", test]
+    paths = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    _coverage(data, "run", "--data-file", f"{target}.part", *words, env=os.environ | paths)
+    Path(f"{target}.part").rename(target)
+
+
+def reported(data: Path) -> dict[str, Any]:
+    """What all files of tests that were run reached together."""
+    parts = [str(path) for path in data.glob("test_*") if not path.suffix]
+    _coverage(data, "combine", "--keep", *parts)
+    _coverage(data, "json", "-o", str(data / "report.json"))
+    return json.loads((data / "report.json").read_text())
+
+
+def _coverage(data: Path, command: str, *words: str, env: Any = None) -> None:
+    line = [sys.executable, "-m", "coverage", command, "--rcfile", str(data / "settings")]
+    subprocess.run([*line, *words], cwd=ROOT, env=env)
 
 
 def rooms(report: dict[str, Any]) -> dict[str, dict[str, int]]:
