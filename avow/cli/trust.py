@@ -85,9 +85,8 @@ def trust(
     """Measure how far answers can be trusted; write a page to look at.
 
     Probabilities are fitted on one split and judged on another. The folder gets study.json,
-    a fitted trust for each direction, figures, and index.html. Features of the photographs come
-    from `avow features DATASET --run RUN`, also for 'default', the model that ships with Avow:
-    it is studied on Flickr8k, as it was trained.
+    a fitted trust for each direction, figures, and index.html. Features of photographs come from
+    `avow features DATASET --run RUN`; 'default' is studied on Flickr8k, which it was trained on.
     """
     from avow.assembly.scores import Blocks, read_size
     from avow.core.device import chosen_device
@@ -115,8 +114,8 @@ def trust(
         allow_code=allow_code,
     )
     blocks, place = Blocks(memory=read_size(memory)), out or _place(runs[0])
-    where = chosen_device(device)
-    studies, page = study_runs(runs, plan, place, where, blocks, progress=not as_json)
+    how = (place, chosen_device(device), blocks)
+    studies, page = study_runs(runs, plan, *how, progress=not as_json)
     _print(studies, page, as_json)
 
 
