@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from avow.api import Limits, create_app
 from avow.retrieval.search import Retriever
-from benchmarks.torture.no_traceback import CHECKS, LONG, operations
+from benchmarks.torture._requests import CHECKS, LONG, operations
 
 EXAMPLES = 6
 

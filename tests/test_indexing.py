@@ -410,8 +410,9 @@ def test_nothing_there_is_a_sentence(index, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadData, match=r"There is nothing to index in .*empty"):
         run(tmp_path / "empty", index)
-    with pytest.raises(BadData, match=r"There is no folder .*elsewhere"):
-        run(tmp_path / "elsewhere", tmp_path / "none")
+    for name in ("elsewhere", "else\0where"):
+        with pytest.raises(BadData, match=r"There is no folder .*where"):
+            run(tmp_path / name, tmp_path / "none")
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(BadData, match="cannot be made"):

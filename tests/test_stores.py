@@ -1,5 +1,6 @@
 """What every store must do: the hits, probabilities and verdicts of a folder on one machine."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -21,6 +22,8 @@ from avow.retrieval.opening import open_library
 from avow.retrieval.search import Retriever
 from avow.retrieval.store_contract import item_id
 from avow.retrieval.where import Where
+from benchmarks.torture import _shared_clients
+from benchmarks.torture._history import History
 
 SHARED = ("postgres", *milvus_servers())
 FILTERS = (
@@ -154,7 +157,7 @@ def test_another_model_replaces_the_first_when_it_is_done(place, folder):
         assert library.usual(library.find(None, "text")) is None
 
 
-def test_readers_see_what_writers_commit(place, folder):
+def test_readers_see_what_writers_commit(place, folder, monkeypatch):
     encoder = ColourEncoder()
     index_folders([folder / "a"], index=place, encoder=encoder)
     with open_library(place) as library:
@@ -163,6 +166,13 @@ def test_readers_see_what_writers_commit(place, folder):
         index_folders([folder], index=place, encoder=encoder)
         assert len(retriever.search("red", k=40).hits) == 18
         assert library.fingerprint != before and not library.refresh()
+        current = library._store.current
+        monkeypatch.setattr(
+            library._store, "current", lambda: dataclasses.replace(current(), behind=True)
+        )
+        answer = retriever.search("red", k=40)
+        assert answer.verdict == "unjudged" and len(answer.hits) == 18
+        assert answer.why.endswith(f"'{place}' is read from a replica, which is behind.")
 
 
 def test_two_writers_at_once_leave_what_one_would(place, folder):
@@ -191,6 +201,22 @@ def test_two_writers_at_once_leave_what_one_would(place, folder):
         assert library.count(None, "image") == 18 and library.count(None, "text") == 4
         for item in items:
             assert item.id == item_id(item.path, item.part, item.content)
+
+
+def test_a_history_of_reads_and_writes_is_one_of_a_sequential_store(
+    place, tmp_path, monkeypatch
+):
+    """The short form of a promise: `scripts/torture shared_stores` kills and cuts as well."""
+    variable = _shared_clients.VARIABLES[str(place).partition(":")[0]]
+    server = os.environ[variable]
+    monkeypatch.setenv(variable, server)  # the clients set it too
+    _shared_clients.make_clips(tmp_path / "clips")
+    _shared_clients.settle(tmp_path, str(place), [server])
+    _shared_clients.work(tmp_path, str(place), [server], 8, "short", jumps=False)
+    _shared_clients.settle(tmp_path, str(place), [server])
+    history = History.of((tmp_path / "log").read_text().splitlines())
+    assert history.losses() == [] and history.tracebacks == []
+    assert len(history.reads) == 10 and history.counts["writes"] > 4
 
 
 def test_opinions_are_kept_and_taken_back(place, folder):

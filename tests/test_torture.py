@@ -15,6 +15,7 @@ from avow.core import folder
 from benchmarks.quality import branches, mutants
 from benchmarks.torture import _runner
 from benchmarks.torture._batch import KEPT, Batch, added
+from benchmarks.torture._history import History
 
 LONG = 5 if os.environ.get("AVOW_LONG_TESTS") else 1
 TRIES = {
@@ -25,6 +26,7 @@ TRIES = {
     "no_traceback": 18,
     "one_state": 90,
     "power_loss": 12,
+    "shared_stores": 8,
     "strangers_files": 20,
     "whole_folders": 420,
 }
@@ -37,6 +39,8 @@ FORKS: dict[str, tuple[str, ...]] = {
     "one_state": (),
 }
 """Promises that start processes, each in one of its own, with what is tried here."""
+ELSEWHERE = ("shared_stores",)
+"""Promises whose short form is in `test_stores`, for every store that is there."""
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the proofs use what Linux has")
 
 
@@ -51,7 +55,7 @@ def test_every_promise_has_a_short_form_and_says_what_it_is():
 @linux
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # a damaged picture or a torn file may warn as it likes
-@pytest.mark.parametrize("name", sorted(TRIES))
+@pytest.mark.parametrize("name", sorted(TRIES.keys() - ELSEWHERE))
 def test_a_promise_is_kept(tmp_path, name, monkeypatch):
     module, count = folder.find(benchmarks.torture, name), TRIES[name]
     count *= 1 if name in FORKS else LONG
@@ -130,6 +134,31 @@ def test_a_process_that_dies_is_a_loss(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     found = _runner.in_a_process("damage", tmp_path, 7, 3)
     assert found.tries == 0 and found.losses[0].startswith("7: the process of the tries ended")
+
+
+def test_a_history_that_no_store_could_have_is_told():
+    def lines(*read, start=25, partial=False):
+        said = [
+            {"what": "write", "who": "w", "at": 10, "files": {"a": 1}},
+            {"what": "acknowledged", "who": "w", "at": 20},
+            {"what": "write", "who": "w", "at": 30, "files": {"a": 2}},
+            {"what": "opinion", "who": "r", "at": 11, "text": "mine"},
+            {"what": "acknowledged", "who": "r", "at": 12},
+        ]
+        files, opinions = read
+        seen = {"files": files, "opinions": opinions, "partial": partial, "wrong": []}
+        said += [{"what": "read", "who": "r", "start": start, "at": 40, **seen}]
+        return History.of(map(json.dumps, said)).losses()
+
+    assert lines({"a": [1]}, ["mine"]) == lines({"a": [2]}, ["mine"]) == []
+    assert lines({"a": [1]}, ["mine"], start=15) == lines({}, ["mine"], start=15) == []
+    assert lines({}, ["mine"]) == ["r saw [-1] of a, not one of [1, 2]"]
+    assert lines({}, ["mine"], partial=True) == []
+    assert lines({"a": [1, 2]}, ["mine"]) == ["r saw [1, 2] of a, not one of [1, 2]"]
+    assert lines({"a": [3]}, ["mine"]) == ["r saw [3] of a, not one of [1, 2]"]
+    assert lines({"a": [2], "b": [1]}, ["mine"]) == ["r saw b"]
+    assert lines({"a": [2]}, []) == ["r saw the opinion mine 0 times"]
+    assert lines({"a": [2]}, ["mine"] * 2) == ["r saw the opinion mine 2 times"]
 
 
 def test_every_mutant_is_another_module(monkeypatch, tmp_path):

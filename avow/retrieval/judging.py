@@ -121,7 +121,8 @@ def _read_at_once(library: OpenIndex, parts: list[_Part]) -> ReadItems:
         candidates.ids[shown_places(candidates, request.k, every)]
         for request, candidates, every, _, _ in parts
     ]
-    items = {item.id: item for item in library.items(np.unique(np.concatenate(wanted)))}
+    every_one = sorted({*np.concatenate(wanted).tolist()})  # np.unique imports masked arrays
+    items = {item.id: item for item in library.items(every_one)}
     return lambda ids: [items[number] for number in ids.tolist()]
 
 

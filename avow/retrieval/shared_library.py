@@ -147,8 +147,10 @@ class SharedLibrary(OpenIndex):
         asked = (k, choice.where, choice.kind, choice.count)
         ids, scores = self._searched(queries, *asked)
         got, wanted = ids.shape[1], min(k, choice.count)
-        missing = ()
-        if got < wanted and self._store.current() == self._current:  # else some were deleted
+        missing: tuple[str, ...] = ()
+        if self._current.behind:
+            missing = (f"{self.address!r} is read from a replica, which is behind.",)
+        elif got < wanted and self._store.current() == self._current:  # else some were deleted
             missing = (f"{self.address!r} gave {got} of {wanted} items.",)
         return Found(ids, checked_scores(scores, Path(self.address)), missing=missing)
 

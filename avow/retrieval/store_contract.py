@@ -98,6 +98,8 @@ class Current:
     """The model, as `Space` describes it, with `engine`, `half` and `exact`."""
     size: int | None = None
     """How many rows there are, where the store keeps that number beside its stamp."""
+    behind: bool = False
+    """Whether this is a replica that knows of changes it does not show yet."""
 
 
 class Store(ABC):

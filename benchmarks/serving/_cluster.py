@@ -69,6 +69,16 @@ class Database:
             return ["setpriv", *user, *line]
         return line
 
+    def standby(self, place: Path, port: int) -> "subprocess.Popen[bytes]":
+        """Start a replica of this server, at a port of this machine."""
+        address, primary = self.network.bind("db")
+        more = ["-h", address, "-p", str(primary), "-U", "postgres", "-c", "fast", "--no-sync"]
+        place.parent.chmod(0o777)
+        subprocess.run(self._line("pg_basebackup", "-R", "-D", str(place), *more), check=True)
+        line = ["-D", str(place), "-h", "127.0.0.1", "-p", str(port), "-k", str(place)]
+        with (self.place.parent / "standby.log").open("ab") as log:
+            return subprocess.Popen(self._line("postgres", *line), stdout=log, stderr=log)
+
     def wait_ready(self) -> None:
         line = ["-h", str(self.place), "-p", str(self.network.bind("db")[1])]
         ask = self._line("pg_isready", *line)

@@ -155,8 +155,16 @@ class Loopback:
         self._relays[link].passes.clear()
 
     def mend(self, link: str) -> None:
-        self._relays[link].delay = 0.0
-        self._relays[link].passes.set()
+        self._relays[link].mend()
+
+    def sever(self, link: str) -> None:
+        """End its connections, and those that are made until it is mended."""
+        self._relays[link].severed = True
+        self._relays[link].break_all()
+
+    def swallow(self, link: str) -> None:
+        """Lose every answer, and then the connections: what was asked for is done."""
+        self._relays[link].swallows = True
 
     def slow(self, link: str) -> str:
         self._relays[link].delay = DELAY
@@ -172,6 +180,8 @@ class Relay:
 
     def __init__(self, target: int):
         self.passes, self.delay = Event(), 0.0
+        self.severed = self.swallows = False
+        self._open: list[socket.socket] = []
         self.passes.set()
         self._target, self._ended = target, False
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -185,10 +195,28 @@ class Relay:
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
 
+    def mend(self) -> None:
+        """Pass everything on again; connections whose answers were lost are ended."""
+        if self.swallows:
+            self.break_all()
+        self.severed = self.swallows = False
+        self.delay = 0.0
+        self.passes.set()
+
+    def break_all(self) -> None:
+        """End every connection, as a host that is gone does when it is back."""
+        ended, self._open = self._open, []
+        for end in ended:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
     def _accept(self) -> None:
         with suppress(OSError):
             while not self._ended:
                 near, _ = self._listening.accept()
+                if self.severed:
+                    near.close()
+                    continue
                 Thread(target=self._connect, args=[near], daemon=True).start()
 
     def _connect(self, near: socket.socket) -> None:
@@ -198,20 +226,24 @@ class Relay:
         except OSError:
             near.close()
             return
-        back = Thread(target=self._pump, args=[far, near], daemon=True)
+        self._open += [near, far]
+        back = Thread(target=self._pump, args=[far, near, True], daemon=True)
         back.start()
         self._pump(near, far)
         back.join()
         near.close()
         far.close()
 
-    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+    def _pump(
+        self, source: socket.socket, target: socket.socket, answers: bool = False
+    ) -> None:
         with suppress(OSError):
             while content := source.recv(65536):
                 self.passes.wait()
                 if self.delay:
                     time.sleep(self.delay)
-                target.sendall(content)
+                if not (answers and self.swallows):
+                    target.sendall(content)
         for end, how in ((target, socket.SHUT_WR), (source, socket.SHUT_RD)):
             with suppress(OSError):
                 end.shutdown(how)

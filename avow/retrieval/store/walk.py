@@ -106,10 +106,11 @@ def roots_of(folders: Iterable[str | Path]) -> list[str]:
     """Absolute paths, none inside another; one that is not there is named."""
     real = []
     for folder in folders:
-        path = os.path.realpath(os.path.expanduser(folder))
+        named = str(folder)
+        path = "" if "\0" in named else os.path.realpath(os.path.expanduser(named))
         if not os.path.exists(path):
             raise BadData(
-                f"There is no folder {readable(str(folder))!r}. Expected a folder of "
+                f"There is no folder {readable(named)!r}. Expected a folder of "
                 "photographs, videos or texts; check its spelling, or mount its disk."
             )
         real.append(path)

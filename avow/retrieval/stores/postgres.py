@@ -46,6 +46,11 @@ _FEW = 20_000
 """Rows behind a filter that are compared one by one, where the store has a graph."""
 _SECONDS = 60
 """That one question may take."""
+_BEHIND = (
+    "pg_is_in_recovery() AND (NOT EXISTS (SELECT FROM pg_stat_wal_receiver) OR "
+    "pg_last_wal_receive_lsn() IS DISTINCT FROM pg_last_wal_replay_lsn())"
+)
+"""Of a replica: nobody sends it changes, or it has some that it does not show yet."""
 
 
 class Postgres(SharedStore):
@@ -71,7 +76,8 @@ class Postgres(SharedStore):
             if version < len(MIGRATIONS):
                 migrate_if_allowed(link)
             return link.execute(
-                "SELECT published, stamp, noted, manifest, images + texts FROM avow_stores "
+                f"SELECT published, stamp, noted, manifest, images + texts, {_BEHIND} "
+                "FROM avow_stores "
                 "JOIN avow_generations ON store = name AND number = published "
                 "WHERE name = %s",
                 [self.name],
