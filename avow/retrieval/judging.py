@@ -150,7 +150,8 @@ def _judged(
         return Judged("not_understood", page, many, message, hits)
     odd = page.odd is not None and policy.is_odd(float(page.odd[0]))
     noun = noun if request.kind == "image" else "text"
-    why = in_words(verdict, every, noun, many, odd, policy.conditions.transferred)
+    source, leaves_out = policy.conditions.transferred, request.leaving is not None
+    why = in_words(verdict, every, noun, many, odd, source, leaves_out)
     return Judged(verdict, page, many, request.with_hint(why), hits)
 
 
