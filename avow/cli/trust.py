@@ -85,8 +85,8 @@ def trust(
     """Measure how far answers can be trusted; write a page to look at.
 
     Probabilities are fitted on one split and judged on another. The folder gets study.json,
-    a fitted trust for each direction, figures, and index.html. Features of photographs come from
-    `avow features DATASET --run RUN`; 'default' is studied on Flickr8k, which it was trained on.
+    a fitted trust for each direction, figures, and index.html. Features of pictures come from
+    `avow features DATASET --run RUN`; 'default' is studied on Flickr8k, its training set.
     """
     from avow.assembly.scores import Blocks, read_size
     from avow.core.device import chosen_device
