@@ -7,7 +7,7 @@ the summary names it.
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PATIENT = 300_000.0  # milliseconds: it only ends a test that would hang
+STANDARD = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 MISSING = "no Chromium on the PATH or in AVOW_CHROMIUM"
 
 
@@ -40,6 +41,19 @@ class Visit:
         return self.page.evaluate(
             "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.alt)"
         )
+
+
+def violations(page: Any, what: str, schemes: Sequence[str] = ("light", "dark")) -> list[str]:
+    """What axe-core says against WCAG 2.2 AA of a page as it is, in light and dark colours."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    told = []
+    for scheme in schemes:
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        broken = Axe().run(page, options=STANDARD).response["violations"]
+        for one in broken:
+            told.append(f"{what}, {scheme}: {one['id']} at {one['nodes'][0]['target']}")
+    return told
 
 
 def chromium() -> str | None:

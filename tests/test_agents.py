@@ -9,13 +9,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from encoders import ColourEncoder
 from PIL import Image
 from search_samples import index_with_a_cat
 from test_cli import command
 
 from avow.core.errors import MissingExtra
+from avow.retrieval.indexing import index_folders
+from avow.retrieval.library import Library
+from avow.retrieval.search import Retriever
+from benchmarks.quality._equal_indexes import png, write_tar
 
 mcp = pytest.importorskip("mcp")
+from avow.api.agents import agent_server  # noqa: E402  (needs the package)
+
 __all__ = ["command"]  # the fixture
 
 
@@ -37,6 +44,9 @@ async def conversation(client) -> dict:
     told["shown"] = await client.call_tool("show", {"item_id": hit["id"], "size": 128})
     told["similar"] = await client.call_tool("similar", {"item_id": hit["id"], "k": 2})
     told["why"] = await client.call_tool("why", {"item_id": hit["id"], "text": "a cat"})
+    told["unlike"] = await client.call_tool(
+        "why", {"item_id": hit["id"], "text": "a submarine under the ice"}
+    )
     told["lost"] = await client.call_tool("show", {"item_id": 9999})
     told["misspelt"] = await client.call_tool("search", {"text": "a cat", "where": "size>"})
     return told
@@ -73,9 +83,13 @@ def test_an_agent_searches_over_stdio_and_is_told_when_nothing_is_found(index):
     assert alike["query"]["similar_to"] == found["hits"][0]["id"] and "verdict" in alike
 
     why = told["why"].structured_content
-    assert why["verdict"] == found["verdict"]
+    assert (why["verdict"], why["found"]) == (found["verdict"], True)
     assert why["p_relevant"] == pytest.approx(found["hits"][0]["p_relevant"], abs=0.02)
     assert "cat" in [one["word"] for one in why["explanation"]["words"]]
+
+    unlike = told["unlike"].structured_content
+    assert (unlike["found"], unlike["verdict"]) == (False, "nothing_found")
+    assert unlike["p_relevant"] < 0.5
 
     assert told["lost"].is_error and "There is no item 9999" in told["lost"].content[0].text
     assert told["misspelt"].is_error and "expected a value" in told["misspelt"].content[0].text
@@ -115,3 +129,19 @@ def test_without_its_package_it_says_what_to_install(command, monkeypatch):
         1,
         "",
     ) and err == f"avow: {MissingExtra('`avow mcp`', 'mcp', 'mcp')}\n"
+
+
+def test_an_agent_sees_pictures_that_lie_in_a_tar(tmp_path):
+    write_tar(tmp_path / "0.tar", {"0.png": png(1)})
+    encoder = ColourEncoder()
+    index_folders([str(tmp_path / "0.tar")], index=tmp_path / "index", encoder=encoder)
+    library = Library.open(tmp_path / "index", encoder)
+    server = agent_server(Retriever(library, encoder))
+    [number] = library.find()
+
+    async def talk():
+        async with mcp.Client(server) as client:
+            return await client.call_tool("show", {"item_id": int(number)})
+
+    shown, words = asyncio.run(talk()).content
+    assert shown.type == "image" and words.text.endswith("0.tar!/0.png")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from browser import violations
 from search_samples import picture
 
 from avow.audit.files import read_decisions
@@ -69,6 +70,16 @@ def test_rows_are_dense_and_the_bar_covers_nothing(page, visit, width, height, l
     assert seen.page.evaluate("document.documentElement.scrollHeight <= innerHeight")
     for target in boxes(seen.page, ".bar button, .bar select, .choice")[:8]:
         assert target["height"] >= 44
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_everybody_can_use_it(page, visit, width):
+    """WCAG 2.2 AA as far as axe-core can tell, before and after a decision."""
+    seen = visit(page, width=width)
+    told = violations(seen.page, "as it opens")
+    for key in "jx":
+        seen.page.keyboard.press(key)
+    assert told + violations(seen.page, "decided") == []
 
 
 def test_keys_decide_and_take_back(page, visit, tmp_path):

@@ -288,6 +288,8 @@ def test_what_is_left_out_is_judged_and_never_promised(place, calibrated):
     plain = retriever.search("red", k=10)
     without = retriever.search("red", without="blue", k=10)
     assert without.verdict in ("check", "nothing_found")
+    assert "not sure enough" not in without.why
+    assert (without.verdict == "check") == ("leaves something out" in without.why)
     stated = {hit.id: hit.p_relevant for hit in (plain.hits or plain.near_misses)}
     for hit in without.hits or without.near_misses:
         assert hit.id not in stated or hit.p_relevant <= stated[hit.id] + 1e-9
@@ -343,6 +345,14 @@ def stated(shares: list[float], ten: float | None = None, **more: Any) -> Judgem
 )
 def test_the_verdict_in_words(verdict, shares, why):
     assert in_words(verdict, stated(shares), "picture") == why
+
+
+def test_a_search_that_leaves_something_out_says_why_it_promises_nothing():
+    """Nine in ten is sure enough where a promise was fitted."""
+    assert in_words("check", stated([0.95]), "picture", leaves_out=True) == (
+        "The first picture fits with a probability of 95 %. Nothing is promised of a search "
+        "that leaves something out, so look before you rely on it."
+    )
 
 
 def test_nothing_found_in_words():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from samples import small_recipe, write_precomp
-from test_cli import as_toml, command  # noqa: F401  (a fixture)
+from test_cli import as_toml, command, tiny_photographs  # noqa: F401  (a fixture)
 
 from avow.assembly.identity import search_fingerprint
 from avow.assembly.model import Model
@@ -96,3 +96,24 @@ def passes_draw_the_batch_statistics_of_the_method(study, page):
     told = page.read_text()
     assert "the method has no dropout above 0" in told
     assert "posterior uncertainty" in told and "Under drawn batch statistics" in told
+
+
+def test_a_dataset_that_is_not_there_is_named_before_the_long_part(command, run, monkeypatch):  # noqa: F811
+    def late(*_):
+        raise AssertionError("the study has begun")
+
+    monkeypatch.setattr("avow.study.plan.encode_split", late)
+    code, _, err = command("trust", run, "--relevant", "cocoo", "--splits", 2)
+    assert code == 1 and err.startswith("avow: There is no dataset 'cocoo'.")
+
+
+def test_the_shipped_model_says_which_features_it_needs(command, tmp_path, monkeypatch):  # noqa: F811
+    """`avow trust default` once said that there is no model called so."""
+    tiny_photographs(tmp_path / "data" / "flickr8k")
+    monkeypatch.setenv("AVOW_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("AVOW_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    code, _, err = command("trust", "default")
+    assert code == 1 and err.startswith("avow: There are no features for 'default/photographs'")
+    assert "avow features flickr8k --run RUN, where RUN is its folder or 'default'." in err
+    assert not [*tmp_path.rglob("study*.json")]

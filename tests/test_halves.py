@@ -36,6 +36,7 @@ CALL = "from avow.cli import main; main()"
 FORKS = f"""{WITHOUT_TORCH}
 import json, os, traceback
 import numpy, onnxruntime, PIL.Image, avow.cli, avow.retrieval.search, avow.retrieval.indexing
+import avow.audit.pairs, avow.retrieval.calibrate, sklearn.linear_model
 
 def ended(code):
     try:
@@ -165,11 +166,13 @@ def test_one_search_imports_only_what_it_needs(home):
     words = ["search", "a red circle", "--index", "index"]
     alone = [sys.executable, "-c", WITHOUT_TORCH + listed, *words]
     done = subprocess.run(alone, capture_output=True, **about(home))
-    imported = {name.partition(".")[0] for name in done.stderr.split()}
+    modules = {*done.stderr.split()}
+    imported = {name.partition(".")[0] for name in modules}
     assert {"numpy", "onnxruntime", "avow"} <= imported
     heavy = {"scipy", "sklearn", "jaxtyping", "asyncio", "unittest", "fastapi", "uvicorn"}
-    heavy |= {"jinja2", "markupsafe"}
+    heavy |= {"jinja2", "markupsafe", "pydantic", "pydantic_core", "opentelemetry", "av"}
     assert not heavy & imported
+    assert not {"importlib.metadata", "numpy.ma", "multiprocessing.pool"} & modules
 
 
 @pytest.mark.long  # indexed and searched by the same modules as above, in other numbers

@@ -16,10 +16,12 @@ from torch import nn
 
 from avow.assembly.model import Model
 from avow.assembly.published_checkpoint import read_checkpoint
+from avow.audit.files import read_decisions
 from avow.core import checksums, fingerprint
 from avow.core.bounded import Bounded, TooLarge
 from avow.core.documents import DEEPEST, parse_object, read_file, read_object
-from avow.core.errors import AvowError, WrongCheckpoint, WrongIndex, WrongTrust
+from avow.core.errors import AvowError, BadData, WrongCheckpoint, WrongIndex, WrongTrust
+from avow.data.gather import read_text
 from avow.indexes.faiss import Faiss
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
@@ -54,6 +56,37 @@ def test_a_document_that_is_a_pipe_is_refused_at_once(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match="not a file"):
         read(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("read", [read_decisions, read_text])
+@pytest.mark.parametrize("made", ["device", "pipe", "folder"])
+def test_a_table_that_is_no_file_is_told(tmp_path, made, read):
+    """A device has no end: reading decisions from one took all memory."""
+    path = tmp_path / "decisions.csv"
+    if made == "device":
+        path.symlink_to("/dev/zero")
+    elif made == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    with pytest.raises(BadData, match="not a file"):
+        read(path)
+
+
+@pytest.mark.parametrize("column", ["kind", "part", "text", "taken", "content"])
+def test_bytes_in_the_place_of_a_text_are_told(tmp_path, column):
+    """They cannot be sent as JSON, whatever their checksum says."""
+    save_pictures(tmp_path / "photos", 2)
+    index_folders([tmp_path / "photos"], index=tmp_path / "index", encoder=ColourEncoder())
+    catalogue = tmp_path / "index" / "catalogue.sqlite"
+    with contextlib.closing(sqlite3.connect(catalogue)) as link, link:
+        link.execute(f"UPDATE items SET {column} = x'00' || id")
+        link.execute(f"UPDATE items SET {column} = CAST({column} AS BLOB)")
+    _mutations._seal_rows(catalogue)
+    with Library.open(tmp_path / "index", ColourEncoder()) as library:
+        query = ColourEncoder().encode_texts(["red"])
+        with pytest.raises(WrongIndex, match="has changed"):
+            library.items(library.search(query, 2)[0][0])
 
 
 @pytest.mark.parametrize("made", ["folder", "pipe", "loop"])

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 import avow
 from avow.api.answers import Explained, Found
 from avow.api.limits import ANSWERS, LARGEST_ID, LETTERS, Limits
-from avow.api.pictures import SIZES, Thumbnails, confined
+from avow.api.pictures import SIZES, Thumbnails, origin
 from avow.api.refusals import Refusal
 from avow.core.errors import AvowError
 from avow.core.verdicts import EMPTY
@@ -61,6 +61,7 @@ class Why(BaseModel):
     id: int
     path: str
     verdict: str = Field(description="Of the search for these words.")
+    found: bool = Field(description="False: nothing here fits the words. Say so.")
     p_relevant: float | None = Field(
         description="That this item fits; null where it is not among the best."
     )
@@ -134,10 +135,10 @@ class _Tools:
         item = library.items([item_id])[0]
         if item.kind == "text":
             return [f"{item.path}: {item.text}"]
-        path = confined(item.path, library.folders())
+        place = origin(item, library.folders())
         moment = item.moment
         key = None if moment is None else moment.key
-        jpeg = self.thumbnails.make(path, item.content, size, key)
+        jpeg = self.thumbnails.make(place, item.content, size, key)
         times = "" if moment is None else f" {moment}"
         return [Image(data=jpeg, format="jpeg"), f"{item.path}{times}"]
 
@@ -150,6 +151,7 @@ class _Tools:
             id=item_id,
             path=item.path,
             verdict=result.verdict,
+            found=_found(result).found,
             p_relevant=ranked.get(item_id),
             explanation=Explained.model_validate(explanation.to_dict()),
         )

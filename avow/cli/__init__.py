@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 import avow
+from avow.cli._plain_values import PlainCommand, PlainGroup
 from avow.core.errors import AvowError, BadQuery, training_half
 
 COMMANDS = (
@@ -32,6 +33,7 @@ def _program(names: Sequence[str]) -> typer.Typer:
     """The program with some of its commands; each costs its imports and its options."""
     program = typer.Typer(
         name="avow",
+        cls=PlainGroup,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -40,7 +42,8 @@ def _program(names: Sequence[str]) -> typer.Typer:
     )
     for name in names:
         file = f"{name}_" if name in _PYTHON_WORDS else name
-        program.command(name)(getattr(import_module(f"avow.cli.{file}"), file))
+        command = getattr(import_module(f"avow.cli.{file}"), file)
+        program.command(name, cls=PlainCommand)(command)
     return program
 
 

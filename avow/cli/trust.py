@@ -11,7 +11,9 @@ from avow.core.places import DEFAULT
 
 Runs = Annotated[
     list[Path],
-    typer.Argument(help="Folders made by `avow train`; several are seeds of one recipe."),
+    typer.Argument(
+        help="Folders made by `avow train`, or 'default'; several are seeds of one recipe."
+    ),
 ]
 FittedOn = Annotated[str, typer.Option(help="Split the probabilities are fitted on.")]
 Bank = Annotated[str, typer.Option(help="Split whose queries tell what is usual.")]
@@ -49,7 +51,8 @@ WordChanges = Annotated[
     typer.Option(help="What corruption does to words: mask, replace, delete, swap."),
 ]
 Out = Annotated[
-    Path | None, typer.Option(help="Where to write; default: `trust` in the first run.")
+    Path | None,
+    typer.Option(help="Where to write; default: `trust` in the first run, or trust/default."),
 ]
 PrintJson = Annotated[bool, typer.Option("--json", help="Print the study as one JSON object.")]
 
@@ -82,7 +85,8 @@ def trust(
     """Measure how far answers can be trusted; write a page to look at.
 
     Probabilities are fitted on one split and judged on another. The folder gets study.json,
-    a fitted trust for each direction, figures, and index.html.
+    a fitted trust for each direction, figures, and index.html. Features of pictures come from
+    `avow features DATASET --run RUN`; 'default' is studied on Flickr8k, its training set.
     """
     from avow.assembly.scores import Blocks, read_size
     from avow.core.device import chosen_device
@@ -110,8 +114,8 @@ def trust(
         allow_code=allow_code,
     )
     blocks, place = Blocks(memory=read_size(memory)), out or _place(runs[0])
-    where = chosen_device(device)
-    studies, page = study_runs(runs, plan, place, where, blocks, progress=not as_json)
+    how = (place, chosen_device(device), blocks)
+    studies, page = study_runs(runs, plan, *how, progress=not as_json)
     _print(studies, page, as_json)
 
 

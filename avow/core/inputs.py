@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from avow.core.background import Background
+from avow.core.documents import read_file
 from avow.core.errors import BadData, BadRecipe
 from avow.core.shapes import Bool, Float
 
@@ -18,8 +19,8 @@ one of [views, queries, candidates]."""
 def table_text(path: Path, what: str, expected: str) -> str:
     """The text of a table that a person wrote or saved, without a byte order mark."""
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_file(path).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
         why = error.strerror or error if isinstance(error, OSError) else error
         raise BadData(
             f"The {what} {str(path)!r} cannot be read ({why}). Expected {expected}."

@@ -10,6 +10,7 @@ import numpy as np
 
 from avow.core.captions import check_caption
 from avow.core.datasets import PairedDataset, Split
+from avow.core.documents import read_file
 from avow.core.errors import BadData
 
 Kind = TypeVar("Kind")
@@ -99,7 +100,7 @@ def split_called(name: str, splits: Mapping[str, str], image: str, source: Path)
 def read_text(path: Path) -> str:
     """A UTF-8 file as text, never as bytes."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return read_file(path).decode("utf-8-sig")
     except FileNotFoundError:
         raise BadData(
             f"The file '{path}' is missing. Expected it as part of the dataset. "
@@ -109,6 +110,11 @@ def read_text(path: Path) -> str:
         raise BadData(
             f"The file '{path}' is not UTF-8 text (byte {error.start}). Expected "
             "UTF-8. Convert it to UTF-8 and try again."
+        ) from None
+    except ValueError as error:
+        raise BadData(
+            f"The file '{path}' cannot be read: {error}. Expected a file of text, as part of "
+            "the dataset."
         ) from None
 
 

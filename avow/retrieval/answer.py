@@ -214,12 +214,14 @@ def in_words(
     many: HowMany | None = None,
     odd: bool = False,
     source: str = "",
+    leaves_out: bool = False,
 ) -> str:
     """Why the verdict is what it is, from the numbers that are shown beside it.
 
     judgements: of all hits that are judged, so that every page says the same. noun: what was
     looked for. odd: whether the query is unlike those of the calibration.
     source: the model that the policy was transferred from, where it was.
+    leaves_out: whether hits must not show something, for which no promise was fitted.
     """
     parts = []
     if verdict == "nothing_found":
@@ -229,7 +231,8 @@ def in_words(
         if many is not None:
             parts.append(many.in_words(noun))
         if verdict == "check":
-            parts.append("That is not sure enough to promise, so look before you rely on it.")
+            reason = _NO_PROMISE if leaves_out else "That is not sure enough to promise"
+            parts.append(f"{reason}, so look before you rely on it.")
     if odd:
         parts.append("Unlike anything this model was calibrated on.")
     if source:
@@ -237,6 +240,9 @@ def in_words(
     if judgements.doubts:
         parts.append(f"Careful: {'; '.join(judgements.doubts)}.")
     return " ".join(parts)
+
+
+_NO_PROMISE = "Nothing is promised of a search that leaves something out"
 
 
 def _absent(judgements: Judgements, noun: str) -> str:

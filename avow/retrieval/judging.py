@@ -121,7 +121,8 @@ def _read_at_once(library: OpenIndex, parts: list[_Part]) -> ReadItems:
         candidates.ids[shown_places(candidates, request.k, every)]
         for request, candidates, every, _, _ in parts
     ]
-    items = {item.id: item for item in library.items(np.unique(np.concatenate(wanted)))}
+    every_one = sorted({*np.concatenate(wanted).tolist()})  # np.unique imports masked arrays
+    items = {item.id: item for item in library.items(every_one)}
     return lambda ids: [items[number] for number in ids.tolist()]
 
 
@@ -149,7 +150,8 @@ def _judged(
         return Judged("not_understood", page, many, message, hits)
     odd = page.odd is not None and policy.is_odd(float(page.odd[0]))
     noun = noun if request.kind == "image" else "text"
-    why = in_words(verdict, every, noun, many, odd, policy.conditions.transferred)
+    source, leaves_out = policy.conditions.transferred, request.leaving is not None
+    why = in_words(verdict, every, noun, many, odd, source, leaves_out)
     return Judged(verdict, page, many, request.with_hint(why), hits)
 
 

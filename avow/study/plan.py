@@ -75,6 +75,8 @@ def prepare(
     place = plan.data_features if plan.data else plan.features
     dataset, chosen = open_splits(model, plan.data, place, [plan.split])
     split = chosen[plan.split]
+    if plan.relevant:  # a name that is none is told before the long part
+        open_relevant(model, home, plan)
     bank = encode_split(model, own_splits[plan.bank], blocks, progress)
     held = encode_split(model, own_splits[plan.fitted_on], blocks, progress)
     corpus = encode_split(model, split, blocks, progress)
@@ -89,3 +91,13 @@ def prepare(
         score(model, held, bank, blocks, progress),
         score(model, corpus, bank, blocks, progress),
     )
+
+
+def open_relevant(
+    model: Model, home: PairedDataset, plan: Plan
+) -> tuple[PairedDataset, FeaturedSplit]:
+    """The dataset that P(relevant) is fitted on, and its split; the run's own may be named."""
+    data = "" if plan.relevant == home.name else plan.relevant
+    where, name = plan.relevant_features, plan.relevant_split
+    dataset, splits = open_splits(model, data, where, [name])
+    return dataset, splits[name]

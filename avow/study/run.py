@@ -21,7 +21,6 @@ from tqdm import tqdm
 
 import avow
 from avow import uncertainty
-from avow.assembly.evaluate_runs import open_splits
 from avow.assembly.identity import search_fingerprint
 from avow.assembly.model import Model
 from avow.assembly.scored_split import background, encode_split, score
@@ -39,7 +38,7 @@ from avow.study.direction import Direction, about, study_direction
 from avow.study.examples import extremes
 from avow.study.human_agreement import human_study
 from avow.study.human_hits import people_study
-from avow.study.plan import Material, Plan, prepare
+from avow.study.plan import Material, Plan, open_relevant, prepare
 from avow.study.relevance import RELEVANT, relevance_study, score_queries
 from avow.study.short_queries import query_sets, read_objects, whole_captions
 from avow.study.stochastic import (
@@ -164,9 +163,7 @@ def _relevant(
 ) -> tuple[dict[str, Any], dict[str, Policy]]:
     """P(relevant) per style of query, over the photographs of a dataset with objects."""
     model = material.model
-    data = "" if plan.relevant == material.home.name else plan.relevant
-    dataset, splits = open_splits(model, data, plan.relevant_features, [plan.relevant_split])
-    split = splits[plan.relevant_split]
+    dataset, split = open_relevant(model, material.home, plan)
     images = encode_split(model, split, blocks, progress).images
     usual = background(model, images, material.bank.texts, "text", blocks, progress=progress)
     objects = None if plan.objects is None else read_objects(plan.objects)

@@ -115,7 +115,8 @@ def _write(place: Path) -> None:
 def write_and_die(place: Path, first: int, end: Any, answers: Any) -> None:
     """Write in children of our own, most of which are killed."""
     draw = random.Random(f"writer {first}")
-    number = int(time.time())  # greater than in every batch before
+    # greater than in every batch before: a change takes longer than a millisecond
+    number = time.time_ns() // 10**6
     kills = runs = 0
     while not end.is_set():
         number += 1

@@ -68,7 +68,8 @@ def read_items(link: sqlite3.Connection, ids: list[int], index: Path) -> dict[in
     ):
         tags.setdefault(item, []).append(tag)
     for row in rows:
-        if not row[12] or (sealed and row[13] != seal_tags(tags.get(row[0], ()))):
+        whole = row[12] and not any(isinstance(cell, bytes) for cell in row)
+        if not whole or (sealed and row[13] != seal_tags(tags.get(row[0], ()))):
             raise damaged(index, f"the description of item {row[0]} has changed")
     items = {row[0]: _item(row, tags.get(row[0], [])) for row in rows}
     hidden = outside(
