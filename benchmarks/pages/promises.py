@@ -90,7 +90,7 @@ def _mutants() -> list[str]:
     if not figures.exists(MUTANTS):
         return []
     kept = figures.load(MUTANTS)
-    alike = kept["equivalent"]
+    alike = kept.get("equivalent", {})
     survivors = [key for key, one in kept["mutants"].items() if not one["killed"]]
     ends = [100 * end for end in wilson(kept["killed"] / kept["tried"], kept["tried"])]
     return [
