@@ -4,7 +4,7 @@
 
 Every command is a process of its own, started several times. Its processor time hardly depends
 on what else the machine does, so that is what the page shows; the least time on the wall beside
-it. Other programs are named on the page by their documentation; `rclip.py` measures one of them.
+it. Other programs are named on the page by their documentation; `rclip.py` measures one.
 """
 
 import argparse
