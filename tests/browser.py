@@ -7,7 +7,7 @@ the summary names it.
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,12 @@ class Visit:
         )
 
 
-def violations(page: Any, what: str) -> list[str]:
+def violations(page: Any, what: str, schemes: Sequence[str] = ("light", "dark")) -> list[str]:
     """What axe-core says against WCAG 2.2 AA of a page as it is, in light and dark colours."""
     from axe_playwright_python.sync_playwright import Axe
 
     told = []
-    for scheme in ("light", "dark"):
+    for scheme in schemes:
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         broken = Axe().run(page, options=STANDARD).response["violations"]
         for one in broken:

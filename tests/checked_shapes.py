@@ -10,7 +10,14 @@ as well, without another check. `conftest` installs this before the package is i
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import is_dataclass
 from functools import partial, wraps
-from inspect import Parameter, isclass, iscoroutinefunction, isfunction, isgeneratorfunction
+from inspect import (
+    Parameter,
+    isasyncgenfunction,
+    isclass,
+    iscoroutinefunction,
+    isfunction,
+    isgeneratorfunction,
+)
 from inspect import signature as signature_of
 from types import FunctionType
 from typing import Any, ForwardRef, Literal, get_args, get_origin
@@ -35,7 +42,7 @@ def checked(subject: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
         subject.__init__ = checked(subject.__init__, typechecker=typechecker)
         return subject
     if isfunction(subject) and not any(map(may_have_shape, subject.__annotations__.values())):
-        return _check(subject) if subject.__annotations__ else subject
+        return _when_called(subject) if subject.__annotations__ else subject
     by_name = isfunction(subject) and any(
         isinstance(annotation, str) for annotation in subject.__annotations__.values()
     )
@@ -43,6 +50,24 @@ def checked(subject: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
         return _with_shapes(subject)
     # what a string names may be imported for type checkers alone; jaxtyping lets that pass
     return _jaxtyped(subject, typechecker=typechecker)
+
+
+def _when_called(function: FunctionType) -> Callable[..., Any]:
+    """The same function; its check is made at the first call: most are never called."""
+    if any(kind(function) for kind in _OF_ANOTHER_KIND):  # which others must see of it
+        return _check(function)
+    checks: list[Callable[..., Any]] = []
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not checks:
+            checks.append(_check(function))
+        return checks[0](*args, **kwargs)
+
+    return call
+
+
+_OF_ANOTHER_KIND = (isgeneratorfunction, iscoroutinefunction, isasyncgenfunction)
 
 
 def _with_shapes(function: FunctionType) -> Callable[..., Any]:

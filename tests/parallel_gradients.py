@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import NoReturn
 
 import torch
+import torch._dynamo  # the first optimiser of every process would
 import torch.distributed as dist
 from accelerate import Accelerator
 from samples import SIZES, regions, tokens
 
+import avow.training.from_recipe  # noqa: F401  (so would the command)
 from avow import losses, methods
 from avow.cli import app
 from avow.core import folder

@@ -36,6 +36,7 @@ CALL = "from avow.cli import main; main()"
 FORKS = f"""{WITHOUT_TORCH}
 import json, os, traceback
 import numpy, onnxruntime, PIL.Image, avow.cli, avow.retrieval.search, avow.retrieval.indexing
+import avow.audit.pairs, avow.retrieval.calibrate, sklearn.linear_model
 
 def ended(code):
     try:

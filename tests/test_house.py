@@ -18,6 +18,9 @@ LONGEST_FUNCTION = 60
 MOST_PARAMETERS = 8
 A_PLACE_OF_ONE_MACHINE = re.compile(rb"(?<![\w.~}])/(?:work|root|opt/pypi)/")
 
+FIRST_LINE = re.compile(r'(?:#[^\n]*\n|\s)*r?"""(.*?)(?:"""|\n)')
+"""Of a docstring behind comments: to parse every file takes seconds."""
+
 
 def is_python(path: Path) -> bool:
     if path.suffix:
@@ -54,9 +57,9 @@ def declared_version() -> str:
 def test_first_line_says_what_the_file_is_for():
     found = {}
     for path in python_files():
-        docstring = ast.get_docstring(parsed(path)) or ""
-        if not docstring.partition("\n")[0].endswith((".", "?")):
-            found[relative(path)] = docstring.partition("\n")[0]
+        begins = FIRST_LINE.match(path.read_text("utf-8"))
+        if begins is None or not begins[1].rstrip().endswith((".", "?")):
+            found[relative(path)] = begins and begins[1]
     assert found == {}, "these files do not begin with a sentence"
 
 

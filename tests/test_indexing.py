@@ -891,10 +891,10 @@ def test_the_command_indexes_and_tells(hostile, index):
 
 @pytest.mark.slow
 def test_kills_at_any_moment_lose_and_double_nothing(tmp_path):
-    """The real command, killed twice; `benchmarks.quality.index_kills` does it fifty times."""
-    found = index_kills.killed(tmp_path, kills=2, files=80)
-    harm = {"lost": 0, "left_over": 0, "doubled": 0, "wrong": 0}
-    assert found == {"kills": 2, "files": 80} | harm
+    """The real command, killed once; `benchmarks.quality.index_kills` does it fifty times."""
+    kills = 2 if os.environ.get("AVOW_LONG_TESTS") else 1
+    found = index_kills.killed(tmp_path, kills=kills, files=60)
+    assert found == index_kills.unharmed(kills, 60)
 
 
 def opened(path: str) -> Image.Image:

@@ -28,6 +28,8 @@ __all__ = ["address", "index"]  # the fixtures
 pytestmark = pytest.mark.browser
 WEB = Path(serving.__file__).parent.parent / "avow" / "web"
 LONGEST = 60 * 1024
+PHONE = 390
+LONG = bool(os.environ.get("AVOW_LONG_TESTS"))
 SMALL = """() => [...document.querySelectorAll("button, a, input, select, summary")]
   .filter((one) => one.checkVisibility({ visibilityProperty: true, opacityProperty: false })
     && !one.closest(".unseen, .skip") && !one.matches(".unseen, .skip"))
@@ -41,14 +43,15 @@ def test_scripts_stay_small():
     assert sum(file.stat().st_size for file in WEB.glob("*.js")) <= LONGEST
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [PHONE, 1280])
 def test_everybody_can_use_it(visit, address, width):
     """WCAG 2.2 AA as far as axe-core can tell: home, answers, a picture, the index; twice."""
     seen = visit(f"{address}/", width=width)
     page, told = ready(seen, ".wall .look"), []
+    schemes = ("light", "dark") if width == PHONE or LONG else ("light",)  # the same colours
 
     def look(what):
-        told.extend(violations(page, what))
+        told.extend(violations(page, what, schemes))
 
     look("home")
     page.fill("#text", CAT)
@@ -349,7 +352,7 @@ def test_pictures_that_look_the_same_are_one_answer(visit, index, tmp_path):
 
 def test_a_list_of_any_length_holds_only_what_is_in_view(visit, tmp_path):
     """Nothing waits for what is not looked at, and the end is a key away."""
-    many = 10_000 if os.environ.get("AVOW_LONG_TESTS") else 1200
+    many = 10_000 if LONG else 400
     (tmp_path / "pictures").mkdir()
     for number in range(many):
         colour = (number % 256, number // 256 % 256, 128)

@@ -4,10 +4,12 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import BinaryIO
 
 import pytest
 from samples import small_recipe, write_precomp
@@ -75,23 +77,40 @@ def queue(tmp_path) -> Path:
     return tmp_path / "queue.json"
 
 
+class Here:
+    """What the queue asks of the process of a run, for one that is made at once in this one."""
+
+    def __init__(self, words: list[str], stdout: BinaryIO, stderr: BinaryIO, env: dict):
+        self.returncode, before = 0, sys.argv
+        assert words[:2] == [sys.executable, "-m"] and env["OMP_NUM_THREADS"] == "1"
+        sys.argv = words[2:]
+        try:
+            module.main()
+        except BaseException:
+            self.returncode = 1
+            stderr.write(traceback.format_exc().encode())
+        finally:
+            sys.argv = before
+
+    def poll(self) -> int:
+        return self.returncode
+
+
 @pytest.fixture
 def work(queue, monkeypatch, capsys) -> Iterator[Callable[..., str]]:
     """Call the command in this process; the runs that it starts have processes of their own.
 
-    forked: in one whose runs find imported what they need, unless this is the long form.
+    here: the runs too, unless this is the long form.
     """
     ended = signal.getsignal(signal.SIGTERM)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
-    def call(*words: str, forked: bool = False) -> str:
+    def call(*words: str, here: bool = False) -> str:
         places = ["--runs", str(queue.parent / "runs"), "--out", str(queue.parent / "out")]
         given = ["--queue", str(queue), "--device", "cpu", *places, *words]
-        if forked and not os.environ.get("AVOW_LONG_TESTS"):
-            command = [sys.executable, str(ROOT / "tests" / "forked_queue.py"), *given]
-            done = subprocess.run(command, capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
-            return done.stdout
+        if here and not os.environ.get("AVOW_LONG_TESTS"):
+            made_here = SimpleNamespace(Popen=Here, TimeoutExpired=TimeoutError)
+            monkeypatch.setattr(module, "subprocess", made_here)
         monkeypatch.setattr(sys, "argv", ["paper_queue", *given])
         module.main()
         return capsys.readouterr().out
@@ -104,7 +123,7 @@ def work(queue, monkeypatch, capsys) -> Iterator[Callable[..., str]]:
 def test_a_queue_is_worked_through_once_and_merged(work, queue, monkeypatch, tmp_path):
     told = work("--until", "0", "--jobs", "2")
     assert "4 of 4 runs are left" in told and not list((tmp_path / "out").iterdir())
-    told = work("--jobs", "2", forked=True)
+    told = work("--jobs", "2", here=True)
     assert "FAILED" in told and "tau" in told and "1 runs are left" in told
     assert told.index("both-seed0: rSum") > told.index("lr=0.02-seed0: rSum")
     assert "1 of 4 runs are left" in work("--until", "0")

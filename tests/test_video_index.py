@@ -1,5 +1,6 @@
 """Videos in an index: segments, changes, moves, copies, broken files, missing PyAV."""
 
+import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -318,9 +319,8 @@ def test_lengths_of_time_are_read(text, seconds):
 
 @pytest.mark.slow
 def test_kills_while_videos_are_indexed_lose_and_double_nothing(tmp_path: Path):
-    """The real command, killed twice; the benchmark does it fifty times."""
-    from benchmarks.quality.index_kills import killed  # with torch
+    """The real command, killed once; the benchmark does it fifty times."""
+    from benchmarks.quality.index_kills import killed, unharmed  # with torch
 
-    found = killed(tmp_path, kills=2, files=16, videos=8)
-    harm = {"lost": 0, "left_over": 0, "doubled": 0, "wrong": 0}
-    assert found == {"kills": 2, "files": 16} | harm
+    kills = 2 if os.environ.get("AVOW_LONG_TESTS") else 1
+    assert killed(tmp_path, kills=kills, files=16, videos=8) == unharmed(kills, 16)

@@ -82,6 +82,10 @@ def telling(study: Seeds) -> Table:
     )
 
 
+_ERRORS = ("measure", "ECE ↓", "floor", "debiased ↓")
+"""Columns of `_errors_and_scores` before its scores."""
+
+
 def _errors_and_scores(part: Seeds, *scores: str) -> list[str]:
     """Three errors of calibration in percentage points, then scores as they are."""
     points = [text(part.at(key).number, 1, 100) for key in ("ece", "floor", "debiased")]
@@ -99,12 +103,11 @@ def calibration(study: Seeds) -> Table:
             entry = part if name == OURS else baselines.at(name)
             cells = _errors_and_scores(entry, "brier", "brier_skill")
             rows.append(Row(name, cells, name == OURS))
-    return Table(
+    about = (
         "Calibration. ECE, its floor and its debiased value in percentage points; a measure "
-        "that is no probability was made one by a logistic curve of its own.",
-        ["measure", "ECE ↓", "floor", "debiased ↓", "Brier ↓", "skill ↑"],
-        rows,
+        "that is no probability was made one by a logistic curve of its own."
     )
+    return Table(about, [*_ERRORS, "Brier ↓", "skill ↑"], rows)
 
 
 def answered(study: Seeds) -> Table | None:
@@ -308,12 +311,11 @@ def relevance(study: Seeds) -> Table:
         for name, part in (("P(relevant)", one), ("similarity alone", one.at("similarity"))):
             cells = _errors_and_scores(part, "auroc", "brier_skill")
             rows.append(Row(name, cells, name == "P(relevant)"))
-    return Table(
+    about = (
         "Relevant hits. Half of the queries are stated by a fit on the other half, and the "
-        "other way round; ECE, its floor and its debiased value in percentage points.",
-        ["measure", "ECE ↓", "floor", "debiased ↓", "AUROC ↑", "skill ↑"],
-        rows,
+        "other way round; ECE, its floor and its debiased value in percentage points."
     )
+    return Table(about, [*_ERRORS, "AUROC ↑", "skill ↑"], rows)
 
 
 def judged_hits(study: Seeds) -> Table | None:
