@@ -4,11 +4,10 @@
 
 Every command is a process of its own, started several times. Its processor time hardly depends
 on what else the machine does, so that is what the page shows; the least time on the wall beside
-it. Other programs are named on the page by their documentation, unless they are installed here.
+it. Other programs are named on the page by their documentation; `rclip.py` measures one.
 """
 
 import argparse
-import importlib.util
 import os
 import statistics
 import sys
@@ -22,8 +21,6 @@ from benchmarks._report import commit, keep
 from benchmarks.speed.search_half import QUERIES, Version, copied
 
 ROOT = Path(__file__).parent.parent.parent
-OTHERS = {"rclip": "rclip"}
-"""Programs of the comparison that pip could install, by their modules."""
 
 
 def main() -> None:
@@ -54,9 +51,6 @@ def main() -> None:
             figures[f"{label}_cpu_s"] = round(statistics.median(one[1] for one in taken), 3)
             figures[f"{label}_least_s"] = round(min(one[0] for one in taken), 3)
         figures |= warm(index, chosen.rounds)
-    figures["installed"] = {
-        name: importlib.util.find_spec(module) is not None for name, module in OTHERS.items()
-    }
     figures |= {"load_before": round(load, 1), "load_after": round(os.getloadavg()[0], 1)}
     path = keep("product", figures)
     for label, value in figures.items():
