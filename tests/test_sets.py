@@ -245,3 +245,11 @@ def test_sets_say_what_they_are():
 def test_a_share_is_between_0_and_1():
     with pytest.raises(BadRecipe, match=r"alpha is '0\.0'"):
         conformal_limit(np.ones(3), 0.0)
+
+
+def test_sets_say_how_many_queries_and_groups_they_rest_on():
+    values, right = queries(1, 9)
+    alone = conformal_sets(values, right, ALPHA)
+    together = conformal_sets(values, right, ALPHA, groups=np.repeat([4, 7, 9], 3))
+    assert (alone.queries, alone.groups) == (9, 9)
+    assert (together.queries, together.groups) == (9, 3)

@@ -13,7 +13,17 @@ from scipy.stats import binom
 from scipy.stats import t as student
 
 from avow.core.opinion import Opinion
-from avow.trust.evidence_sum import EvidenceSum, Moments, Reference, _fit, _skewed, evidence_sum
+from avow.trust.evidence_sum import (
+    EvidenceSum,
+    Moments,
+    Reference,
+    _bernstein,
+    _controls,
+    _fit,
+    _mean_and_bounds,
+    _skewed,
+    evidence_sum,
+)
 
 seeds = st.integers(0, 10_000)
 BOUNDS = ["skewed", "normal", "bernstein"]
@@ -153,6 +163,36 @@ def test_moments_know_all_similarities(seed, block):
     scores = queries.astype(float) @ vectors.astype(float).T
     np.testing.assert_allclose(mean, scores.mean(1), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(square, (scores**2).mean(1), rtol=1e-4)
+
+
+def test_controls_sum_to_nothing_over_what_is_not_on_top():
+    scores = -np.sort(-gallery(4, 3, 60), 1)
+    moments = scores.mean(1), (scores**2).mean(1)
+    found = _controls(scores[:, :8], scores[:, 8:], 60, moments)
+    np.testing.assert_allclose(found.sum(-1), 0, atol=1e-9)
+    np.testing.assert_allclose(found[:, 0].std(-1), 1)
+
+
+def test_three_draws_are_enough_for_a_mean_and_two_for_a_spread():
+    share = np.array([[0.2, 0.9, 0.4, 0.0], [0.2, 0.9, 0.0, 0.0]])
+    left = share > 0
+    mean, spread, _ = _fit(share, left, None)
+    wanted = [share[0, :3].std(ddof=1), share[1, :2].std(ddof=1)]
+    assert mean.tolist() == pytest.approx([0.5, 0.55]) and spread.tolist() == pytest.approx(
+        wanted
+    )
+    told, low, high = _mean_and_bounds(share, left, 40, None, 0.95, "normal")
+    least, most = 1.1 / 40, (1.1 + 38) / 40
+    assert told.tolist() == pytest.approx([0.5, (least + most) / 2])
+    assert (low[1], high[1]) == pytest.approx((least, most))
+
+
+@pytest.mark.parametrize(("count", "drawn"), [(3, 1 - 2 / 10), (8, (1 - 8 / 10) * (1 + 1 / 8))])
+def test_the_bernstein_bound_is_the_printed_one(count, drawn):
+    log, constant = math.log(10 / 0.1), (7 / 3 + 3 / math.sqrt(2)) * 1.5
+    wanted = 0.4 * math.sqrt(2 * drawn * log / count) + constant * log / count
+    found = _bernstein(np.array([0.4]), np.array([1.5]), np.array([count]), 10, 0.9)
+    assert found.tolist() == pytest.approx([wanted])
 
 
 @settings(deadline=None)
