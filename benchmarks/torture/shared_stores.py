@@ -28,7 +28,7 @@ PROOF = (
     "of a file or what nobody wrote is a loss, unless the answer says that it is partial. A "
     "store that is away must say so."
 )
-WANTED, BATCH = 2000, 200
+WANTED, BATCH = 4000, 200
 PROGRAMS = "AVOW_PG_PROGRAMS"
 """Names the folder of `initdb` and `postgres`; default: where Debian has them."""
 STORES = ("postgres", "milvus")
