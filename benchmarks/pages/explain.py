@@ -15,14 +15,15 @@ def render() -> str:
         "match. It holds where the similarity falls without them. For pairs of Flickr8k "
         f"{kept['split']} that belong together, the default model explains the match; then "
         "the cells with the largest weights are blurred, which no way of explaining does "
-        f"itself, and the {kept['words_away']} words with the largest weights are left out of "
-        "the caption. One by one hides one part at a time and is what Avow did before; random "
+        "itself, and the words with the largest weights are left out of the caption. One by "
+        "one hides one part at a time and is what Avow did before; random "
         "takes parts by chance.",
         "## How far the similarity falls",
         table(kept),
         "± is the standard error of the difference to one by one, over the pairs. Function "
         "words have no weight, so that Avow and random choose among the others; one by one "
-        "chooses among all words, and leaving out is what it measures.",
+        "chooses among all words. Leaving out words is what both ways measure themselves: Avow "
+        "two at a time, one by one each alone, and neither three.",
         figures.command(kept["command"]),
         figures.source(FILE),
     )
@@ -30,7 +31,7 @@ def render() -> str:
 
 def table(kept: Document) -> str:
     rows = [(name.format(**kept), kept[key]) for key, name in ROWS.items()]
-    rows.append((f"{kept['words_away']} words", kept["words"]))
+    rows += [(f"{away} words", kept[key]) for key, away in kept["words_away"].items()]
     return figures.table(
         ["taken away", "pairs", "Avow", "one by one", "ratio", "random", "ratio", "more in"],
         [
