@@ -200,3 +200,16 @@ def test_the_heat_map_stands_as_the_photograph_does(tmp_path):
 def test_weights_that_are_no_numbers_are_refused():
     with pytest.raises(BadData, match="Expected numbers"):
         heat_map(picture(0), np.array([[np.nan]]))
+
+
+def test_a_cup_of_coffee():
+    """The shipped model: "cup" once had -.009, "coffee" -.002 and "of" +.003."""
+    from skimage import data
+
+    encoder = open_encoder()
+    image = encoder.encode_images([Image.fromarray(data.coffee())])[0]
+    weights = dict(word_weights(encoder, "a cup of coffee", image))
+    assert weights["cup"] > 0.02 < weights["coffee"]
+    assert weights["a"] is None and weights["of"] is None
+    other = dict(word_weights(encoder, "a dog and a cup", image))
+    assert other["dog"] < 0 < other["cup"]

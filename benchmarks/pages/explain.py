@@ -22,7 +22,8 @@ def render() -> str:
         "± is the standard error of the difference to one by one, over the pairs. Function "
         "words have no weight, so that Avow and random choose among the others; one by one "
         "chooses among all words. Leaving out words is what both ways measure themselves: Avow "
-        "two at a time, one by one each alone, and neither three.",
+        "two at a time, one by one each alone, and neither three. The last column counts pairs "
+        "in which it falls further; where both choose the same, it does not.",
         figures.command(kept["command"], words["command"]),
         figures.source(CELLS, WORDS),
     )
