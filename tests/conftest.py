@@ -16,9 +16,12 @@ import pytest
 checked_shapes.install()  # before anything imports the package
 gc.disable()  # until all is collected: what is imported stays
 
+import shipped_networks  # noqa: E402
 from browser import browser, pages, visit  # noqa: E402
 from databases import away, milvus_lite, milvus_server, server  # noqa: E402
 from hypothesis import settings  # noqa: E402
+
+from avow.retrieval.encoders import onnx  # noqa: E402
 
 __all__ = [  # fixtures
     "away",
@@ -58,6 +61,17 @@ def avow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         (home / "backbones").symlink_to(shared, target_is_directory=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AVOW_HOME", str(home))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def networks_opened_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of the model that comes with Avow, which most tests of searching open."""
+    if request.module.__name__ in shipped_networks.TESTED:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnx, "_opened", shipped_networks.opened)
         yield
 
 

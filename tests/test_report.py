@@ -21,6 +21,7 @@ from avow.reports.findings import findings
 from avow.reports.page import STYLE
 from avow.reports.report import write_report
 from avow.reports.seeds import Number, Seeds
+from avow.reports.tables import calibration
 from avow.reports.thumbnails import thumbnail
 
 OURS = "calibrated trust"
@@ -315,6 +316,20 @@ def test_first_screen_reads_the_error_beside_its_floor(text, image, opening):
         f"{100 * image:.1f} for image queries, where a perfect forecaster would mostly stay "
         "below 5.0 in both."
     ]
+
+
+def test_errors_stand_below_their_names(study):
+    part = study["directions"]["text"]["calibration"]
+    table = calibration(Seeds.of([study]))
+    ours = next(row for row in table.rows if not isinstance(row, str))
+    shown = dict(zip(table.heads[1:], map(float, ours.cells), strict=True))
+    points = {"ECE ↓": "ece", "floor": "floor", "debiased ↓": "debiased"}
+    assert len({part[key] for key in points.values()}) == 3
+    assert shown == {
+        **{head: round(100 * part[key], 1) for head, key in points.items()},
+        "Brier ↓": round(part["brier"], 3),
+        "skill ↑": round(part["brier_skill"], 3),
+    }
 
 
 def promised(alpha: float, coverage: float, exceeded: float = 0.04) -> dict[str, float]:
