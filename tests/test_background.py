@@ -1,10 +1,12 @@
 """What is usual for a candidate, summed up block by block, against the whole matrix."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from avow.core.background import Background
+from avow.trust.top_k import hub_statistics
 
 
 @settings(deadline=None)
@@ -29,3 +31,15 @@ def test_a_choice_of_candidates():
     part = found.of(np.array([4, 0]))
     np.testing.assert_array_equal(part.top, found.top[:, [4, 0]])
     assert part.queries == 6
+
+
+@pytest.mark.parametrize(("kept", "place"), [(3, 2), (8, 7), (12, 7)])
+def test_a_hub_is_told_by_its_eighth_best_score_or_the_last_that_is_kept(kept, place):
+    scores = np.random.default_rng(0).random((2, 20, 5))
+    usual = Background.from_scores([scores], tau=0.1, kept=kept)
+    order = np.array([[4, 0], [1, 2]])
+    ranked = -np.sort(-scores, 1)
+    found = hub_statistics(usual, order)
+    np.testing.assert_allclose(found.eighth, ranked[:, place][:, order], rtol=1e-6)
+    np.testing.assert_allclose(found.mean, scores.mean(1)[:, order], rtol=1e-6)
+    np.testing.assert_allclose(found.spread, scores.std(1)[:, order], rtol=1e-5)

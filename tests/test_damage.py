@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from avow.retrieval.store import row_blocks
 from avow.retrieval.store.catalogue import open_catalogue
 from avow.retrieval.store.indexed_folders import covered
 from avow.retrieval.store.inspection import AGAIN, REBUILD, catalogue_damage, inspect_index
+from avow.retrieval.store.rows import Rows
 from avow.retrieval.where import Where
 
 __all__ = ["command"]  # the fixture
@@ -550,3 +552,18 @@ def test_the_command_says_what_is_damaged(command, index, tmp_path):
     assert found["damage"][0]["run"] == REBUILD
     code, out, err = command("check", tmp_path / "nowhere")
     assert (code, out) == (1, "") and "There is no index" in err
+
+
+def test_rows_without_checksums_get_those_of_their_blocks(tmp_path, monkeypatch):
+    """Of a file that an older version wrote; the last block is a short one."""
+    data = np.arange(30, dtype=np.float32).reshape(10, 3)
+    rows = Rows(tmp_path / "vectors.1", 3)
+    rows.path.write_bytes(data.tobytes())
+    monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 4 * rows.row_bytes)
+    parts = {0: data[:4], 1: data[4:8], 2: data[8:]}
+    wanted = {block: (len(part), zlib.crc32(part.tobytes())) for block, part in parts.items()}
+    assert row_blocks.of_whole_file(rows, 10) == wanted
+    row_blocks.Blocks(rows, rows.read(10), wanted)
+    for wrong in ({0: wanted[0], 1: wanted[1]}, wanted | {2: (1, wanted[2][1])}):
+        with pytest.raises(WrongIndex):
+            row_blocks.Blocks(rows, rows.read(10), wrong)

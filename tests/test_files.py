@@ -207,3 +207,21 @@ def test_a_new_folder_lasts_with_all_above_it(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "is_dir", late)
     files.make_folder(tmp_path / "a" / "b")
+
+
+def test_a_lock_is_waited_for(tmp_path):
+    entered, order = threading.Event(), []
+
+    def other():
+        entered.set()
+        with files.locked(tmp_path):
+            order.append("other")
+
+    with files.locked(tmp_path):
+        waiting = threading.Thread(target=other)
+        waiting.start()
+        entered.wait()
+        waiting.join(0.2)
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "other"]

@@ -14,6 +14,7 @@ from avow.core.opinion import (
     disagreement,
     kl_to_uniform,
     log_evidence,
+    squared_risk,
 )
 
 KINDS = ["exp", "relu", "softplus"]
@@ -160,6 +161,16 @@ def test_kl_keeps_its_digits_where_the_printed_formula_loses_them():
     torch.testing.assert_close(
         kl_to_uniform(Opinion(scaled)).double(), exact, rtol=1e-5, atol=1e-4
     )
+
+
+def test_the_squared_risk_is_the_printed_sum():
+    opinion = opinion_of([[3.0, 1.0, 0.5], [0.1, 20.0, 4.0]])
+    target = torch.eye(3)[:2]
+    for row, found in enumerate(squared_risk(opinion, target).tolist()):
+        size = float(opinion.strength[row])
+        shares = zip(opinion.probability[row].tolist(), target[row].tolist(), strict=True)
+        terms = [(y - p) ** 2 + p * (1 - p) / (size + 1) for p, y in shares]
+        assert found == pytest.approx(sum(terms), rel=1e-5)
 
 
 def test_only_the_student_learns_from_disagreement():

@@ -312,6 +312,14 @@ def test_an_average_promise_answers_from_its_threshold_on_or_never():
         assert told.tolist() == wanted
 
 
+@pytest.mark.parametrize(("count", "answered"), [(8, 7), (9, 9), (4, 3), (3, None)])
+def test_an_average_promise_counts_the_next_query_as_wrong(count, answered):
+    """At 0.2, of 8 queries (0 + 1) / 9 may be wrong and (1 + 1) / 9 not; of 9, (1 + 1) / 10."""
+    confidence = np.linspace(1, 0, count)
+    made = promise_on_average(confidence, np.arange(count) == count - 1, 0.2)
+    assert made.threshold == (None if answered is None else confidence[answered - 1])
+
+
 @pytest.mark.parametrize("alike", [0.0, 0.95])
 def test_average_promises_are_kept_on_average(alike):
     """The mean over calibration sets is at most alpha, and close to it."""

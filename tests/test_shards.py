@@ -28,6 +28,9 @@ def test_however_items_are_dealt_the_best_and_the_sample_are_the_same(shards):
 def test_the_sample_is_a_uniform_one():
     """Numbers in order, as a catalogue gives them, are drawn as often early as late."""
     assert len(np.unique(hashed(np.arange(100_000)))) == 100_000
+    step = np.array([0x9E3779B97F4A7C15], np.uint64).astype(np.int64)[0]
+    first, second = 0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4  # of splitmix64 with the seed 0
+    assert hashed(np.array([0, step])).tolist() == [first, second]
     counts = np.zeros(20)
     for start in range(0, 400_000, 2000):
         sample = smallest_hashes(np.arange(start, start + 2000), 100)

@@ -301,6 +301,8 @@ def test_names_that_cannot_be_read_are_told(index, monkeypatch, tmp_path):
         "The URL 'ftp://somewhere/x' begins with 'ftp'. Expected one of: s3, gs, gcs, http, "
         "https, hf, file."
     )
+    with pytest.raises(BadData, match="'http://\\[' cannot be read as a URL"):
+        index(["http://["])
     with pytest.raises(BadData, match="has a \\* before its last /"):
         index(["s3://a/*/b.tar"])
     with pytest.raises(BadData, match=r"There is no folder '.*none.tar'"):

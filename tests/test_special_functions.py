@@ -1,5 +1,7 @@
 """The functions that a search has of its own, against scipy's."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import special
@@ -7,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold
 
 from avow.core.beta import betainc
+from avow.core.false_discovery import chance_of_right
 from avow.core.groups import folds
 from avow.core.logistic import expit, fit_logistic, logit
 
@@ -48,3 +51,25 @@ def test_folds_of_groups():
     wanted = GroupKFold(5).split(groups, groups=groups)
     for (fitted, held), (outside, inside) in zip(folds(groups, 5), wanted, strict=True):
         assert np.array_equal(fitted, outside) and np.array_equal(held, inside)
+
+
+def test_false_discovery_rates_equal_a_plain_loop():
+    rng = np.random.default_rng(3)
+    scores = np.concatenate([rng.normal(size=400), rng.normal(4, 1, 300)])
+    below = [score for score in scores if score < 0]
+    width = math.sqrt(sum(score**2 for score in below) / len(below))
+    low, step = scores.min(), (scores.max() - scores.min()) / 60
+    places = [min(int((score - low) / step), 59) for score in scores]
+    counts = [places.count(place) / (len(scores) * step) for place in range(60)]
+    wrong, least = [], 1.0
+    for place in range(60):
+        near = counts[max(place - 1, 0)] + counts[min(place + 1, 59)]
+        middle = low + step * (place + 0.5)
+        null = math.exp(-((middle / width) ** 2) / 2) / (width * math.sqrt(2 * math.pi))
+        density = max(counts[place] / 2 + near / 4, 1e-12)
+        rate = min(2 * len(below) / len(scores) * null / density, 1) if middle >= 0 else 1.0
+        least = min(least, rate)
+        wrong.append(least)
+    wanted = [1 - wrong[place] for place in places]
+    assert chance_of_right(scores) == pytest.approx(np.array(wanted), abs=1e-9)
+    assert chance_of_right(np.abs(scores)).tolist() == [1.0] * len(scores)

@@ -8,7 +8,7 @@ from encoders import COLOURS, ColourEncoder, picture
 
 from avow.core import byte_products as products
 from avow.core.errors import BadData, WrongIndex
-from avow.core.vector_forms import CutBytes, TurnedBytes, fit_projection, rounded_queries
+from avow.core.vector_forms import CutBytes, Plain, TurnedBytes, fit_projection, rounded_queries
 from avow.indexes.exact import Exact
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
@@ -30,6 +30,12 @@ def test_bytes_come_back_within_half_a_step_and_the_same_bytes_again():
     back = form.decode(rows)
     assert np.linalg.norm(back - vectors, axis=1).max() < form.step / 2 * 96**0.5
     assert (form.encode(back) == rows).all()
+
+
+def test_numbers_stay_as_they_are_unless_half_is_asked_for():
+    vectors = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    assert Plain(3).name == "float32" and (Plain(3).encode(vectors) == vectors).all()
+    assert Plain(3, half=True).encode(vectors).dtype == np.float16
 
 
 def test_a_turned_query_scores_a_row_as_the_vector_that_comes_back():

@@ -55,7 +55,7 @@ def is_url(name: str) -> bool:
 
 def listed(url: str) -> list[RemoteFile]:
     """The file at a URL, the files below it, or those that fit its pattern, by URL."""
-    with told(url):
+    with _spelt(url), told(url):
         system, path = _system(url)
         system.invalidate_cache()
         if any(sign in path for sign in "*?["):
@@ -129,6 +129,20 @@ def told(url: str) -> Iterator[None]:
         raise Unavailable(
             f"{url!r} cannot be read ({_short(error)}). Expected a server that answers; check "
             "the connection and the account, then run the same command again."
+        ) from error
+
+
+@contextmanager
+def _spelt(url: str) -> Iterator[None]:
+    """What the library of a store finds wrong with a URL as a sentence."""
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(error, AvowError):
+            raise
+        raise BadData(
+            f"{url!r} cannot be read as a URL ({_short(error)}). Expected one such as "
+            "https://host/folder/file.tar; check its spelling."
         ) from error
 
 

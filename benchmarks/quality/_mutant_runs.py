@@ -5,6 +5,7 @@ import contextlib
 import functools
 import gc
 import os
+import resource
 import signal
 import sys
 import time
@@ -21,8 +22,8 @@ import pytest
 from benchmarks.quality import mutants
 from benchmarks.quality.mutants import Site
 
-SLACK = 60
-"""Seconds that the tests of a mutant may take beyond ten times what they took before."""
+SLACK = 30
+"""Seconds of the processor that tests may take beyond three times what they took before."""
 Keep = Callable[[Site, bool, str], None]
 
 
@@ -60,10 +61,10 @@ class Trying:
         watched.start()
         for number, item in enumerate(items):
             watched.switch_context(str(number))
-            started = time.monotonic()
+            started = time.process_time()
             after = items[(number + 1) % len(items)]  # what serves all of them stays
             reports = _protocol(item, after)
-            self.seconds.append(time.monotonic() - started)
+            self.seconds.append(time.process_time() - started)
             passed.append(all(report.passed for report in reports))
         watched.stop()
         for path, target in self.paths.items():
@@ -98,8 +99,7 @@ class Trying:
         if not child:
             status = 3
             try:
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.alarm(SLACK + round(10 * sum(self.seconds[n] for n in numbers)))
+                _end_after(SLACK + round(3 * sum(self.seconds[n] for n in numbers)))
                 _be_silent()
                 change()
                 status = self._tested(numbers, into)
@@ -128,6 +128,13 @@ class Trying:
             return found or set().union(*reached.values())
         first, last = site.lines
         return set().union(*(reached[line] for line in range(first, last + 1)))
+
+
+def _end_after(seconds: int) -> None:
+    """A mutant that hangs is one that tests see: busy for so long, or idle for longer."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(10 * seconds)
 
 
 def _be_silent() -> None:

@@ -1,6 +1,7 @@
 """Change the code in one place at a time: do the tests see it?
 
-    python -m benchmarks.quality.mutants [--count 250] [--only core/files] [--again]
+    python -m benchmarks.quality.mutants [--count 250] [--only core/files]
+    python -m benchmarks.quality.mutants --again [--tests files --tests opinion]
 
 A mutant is a function with one operator, constant, condition or returned value changed, or a
 module with another constant. First the tests that are about these modules run once, and which
@@ -8,7 +9,8 @@ of them reaches which line is noted. Then each mutant is put in place in a forke
 runs the tests that reach it, the quick ones first, and ends at the first failure; a test that
 fails without the change as well does not count. A mutant that no test sees survives, and is
 written down with its line. Which are drawn depends on a seed. Stopped at any moment, it goes on
-where it was; `--again` tries those that survived once more, as after new tests.
+where it was; `--again` tries only those that survived once more, as after new tests, which
+`--tests` names where not all are needed.
 
 mutmut and cosmic-ray start an interpreter for every mutant; with torch to import that is most
 of the time. Here everything is imported and set up before the fork. Bodies of classes and
@@ -43,7 +45,31 @@ TESTS = (
     *("shift", "indexes", "damage", "indexing", "stable_numbers", "relevant", "ticks"),
 )
 """Files of tests that are about these modules."""
-EQUIVALENT: dict[str, str] = {}
+EQUIVALENT: dict[str, str] = {
+    "core/background: line 51, 11: top is None or log_sum is None, and/or": (
+        "both are None until the first block"
+    ),
+    "indexes/exact: line 34, 29: 1879048193 becomes 1879048194": (
+        "that bit is 0 after the shift before it"
+    ),
+    "indexes/exact: line 119, 38: _SCORES_AT_ONCE // max(1, len(queries)), Mult": (
+        "only how many rows are compared at once"
+    ),
+    "indexes/exact: line 187, 11: needed <= len(self._rows), Lt": (
+        "room is made one row earlier"
+    ),
+    "retrieval/store/row_checksums: line 38, 57: True becomes False": (
+        "SQLite may compute a checksum again that it has"
+    ),
+    "trust/evidence_sum: line 220, 11: gram + ridge * np.eye(basis.shape[1]), Sub": (
+        "1e-9 keeps the matrix regular with either sign"
+    ),
+    "trust/gallery_sampling: line 282, 58: 1 becomes 2": "no gallery has a negative number",
+    (
+        "trust/risk_control: line 165, 19: losses[last] + 1 <= alpha * (len(members) + 1) + "
+        "1e-12, Lt"
+    ): "where both sides would be equal they differ by the 1e-12",
+}
 """Survivors that change nothing anyone could see, by target and description: and why."""
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -94,16 +120,17 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=250, help="mutants to have tried")
     parser.add_argument("--only", choices=TARGETS, action="append")
     parser.add_argument("--again", action="store_true", help="try survivors once more")
+    parser.add_argument("--tests", action="append", help="names of files; default: all")
     chosen = parser.parse_args()
     from benchmarks.quality import _mutant_runs
 
-    tried = kept()
+    tried, drawn = kept(), order(chosen.only or TARGETS)
+    left = [one for one in drawn[: chosen.count] if one.key not in tried]
     if chosen.again:
-        tried = {key: one for key, one in tried.items() if one["killed"]}
-    drawn = order(chosen.only or TARGETS)[: chosen.count]
-    left = [one for one in drawn if one.key not in tried]
-    files = [path for name in TESTS if (path := ROOT / "tests" / f"test_{name}.py").is_file()]
-    _mutant_runs.run(left, files, lambda site, killed, why: keep(tried, site, killed, why))
+        survived = {key for key, one in tried.items() if not one["killed"]} - EQUIVALENT.keys()
+        left = [one for one in drawn if one.key in survived]
+    paths = [ROOT / "tests" / f"test_{name}.py" for name in chosen.tests or TESTS]
+    _mutant_runs.run(left, paths, lambda site, killed, why: keep(tried, site, killed, why))
 
 
 def order(targets: Any) -> list[Site]:
