@@ -35,8 +35,8 @@ def explain(
 ) -> None:
     """Hide words and parts of the picture in many ways, and see what each of them adds.
 
-    A weight is how much the similarity rises with the part, on average over which others are
-    there. Words such as "of" go with the word behind them and have no weight of their own.
+    A weight is the part's share of what the similarity falls by without it and others near it,
+    or for a word without it and one other word. Words such as "of" have no weight.
     """
     with busy("Loading the model", quiet=as_json):
         from avow.retrieval import explain as explaining

@@ -1,21 +1,20 @@
 """Which words and which parts of the picture carried a match.
 
-    weight of a word = mean similarity with it - mean similarity without it,
-                       over which of the other words are there
+    weight of a word = its share of what the similarity falls by without it and one other word,
+                       over all the others
     weight of a cell = what the similarity falls by without a square of two by two cells,
                        per cell, over all squares that it is in
 
 Nothing is looked up inside the network: parts are hidden, and the similarity is measured again.
 Hiding one part alone says little, as others tell the same: "a cup of coffee" without "cup" is
-still a drink, and what one cell shows reaches into the next. So several go at once, in many
-ways; the weights of words are those of the linear game that fits best (Banzhaf values). A model
-of ours hides grid cells from its views, after the pixel network has run; any other model is
-shown the picture with blocks of pixels greyed out. A word is hidden together with the words
-that only hold it in the sentence ("of coffee"); those have no weight of their own.
+still a drink, and what one cell shows reaches into the next. So several go at once. The weights
+of words are those whose sums fit what falls without two of them, by least squares. A model of
+ours hides grid cells from its views, after the pixel network has run; any other model is shown
+the picture with blocks of pixels greyed out. Words that only hold others in the sentence ("of")
+stay where they are, and have no weight.
 """
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +29,8 @@ from avow.retrieval.function_words import FUNCTION_WORDS
 
 BLOCKS = 7
 """Blocks per side that a picture is cut into where a model shows no cells of its own."""
-EVERY_WAY = 5
-"""So many words are hidden in every way there is; of more, in some ways that are drawn."""
-DRAWN = 40
+MOST_IN_PAIRS = 16
+"""Words of a text that are hidden two at a time; in a longer text each is hidden alone."""
 SQUARE = 2
 """Cells per side of what is hidden of a picture at once."""
 _NOTHING = "a picture"  # a text without any of its words
@@ -41,6 +39,7 @@ _SHINE = 0.6  # how much of the strongest cell's colour hides the picture
 _WARM = np.array([255, 70, 0], np.float32)
 
 Present = Bool[np.ndarray, "ways parts"]
+Hidden = Bool[np.ndarray, "ways parts"]
 Word = tuple[str, float | None]
 """A word and its weight; None where it only holds others together."""
 
@@ -71,49 +70,40 @@ def explain(encoder: Encoder, text: str, photograph: Image.Image) -> Explanation
 def word_weights(encoder: Encoder, text: str, image: Float[np.ndarray, " dim"]) -> list[Word]:
     """How much each word that means something adds to the similarity with an image."""
     words = text.split()
-    groups = word_groups(words)
+    content = content_places(words)
+    hidden = ways_to_hide(len(content))
 
-    def kept(there: Bool[np.ndarray, " words"]) -> str:
-        chosen = itertools.compress(groups.values(), there)
-        return " ".join(words[place] for group in chosen for place in group) or _NOTHING
+    def kept(gone: Bool[np.ndarray, " words"]) -> str:
+        if gone.all():
+            return _NOTHING
+        left_out = set(itertools.compress(content, gone))
+        return " ".join(word for place, word in enumerate(words) if place not in left_out)
 
-    def similarity(present: Present) -> Float[np.ndarray, " ways"]:
-        return encoder.encode_texts([kept(there) for there in present]) @ image
-
-    weights = effects(similarity, ways(len(groups), DRAWN)).tolist()
-    weight_of = dict(zip(groups, weights, strict=True))
+    similarity = encoder.encode_texts([text, *map(kept, hidden)]) @ image
+    weights = shares(similarity[0] - similarity[1:], hidden).tolist()
+    weight_of = dict(zip(content, weights, strict=True))
     return [(word, weight_of.get(place)) for place, word in enumerate(words)]
 
 
-def word_groups(words: list[str]) -> dict[int, range]:
-    """The place of each word that means something, and of all that come and go with it.
-
-    Function words go with the word behind them, or with the last one; a text of nothing else
-    is taken word by word.
-    """
-    content = [place for place, word in enumerate(words) if not _is_function_word(word)]
-    content = content or list(range(len(words)))
-    starts = [0, *(place + 1 for place in content[:-1])]
-    ends = [*(place + 1 for place in content[:-1]), len(words)]
-    spans = (range(*span) for span in zip(starts, ends, strict=True))
-    return dict(zip(content, spans, strict=True))
+def content_places(words: list[str]) -> list[int]:
+    """Where the words are that mean something; all of them where none does."""
+    places = [place for place, word in enumerate(words) if not _is_function_word(word)]
+    return places or list(range(len(words)))
 
 
-def ways(parts: int, drawn: int, seed: int = 0) -> Present:
-    """Which parts are there: every way there is of a few, else some in pairs of opposites."""
-    if parts <= EVERY_WAY:
-        return np.array(list(itertools.product([False, True], repeat=parts)))
-    rng = np.random.default_rng(seed)
-    half = rng.random((max(drawn // 2, parts), parts)) < 0.5
-    return np.concatenate([half, ~half])
+def ways_to_hide(parts: int) -> Hidden:
+    """Two parts at a time, in every way there is; each alone where they are few or many."""
+    alone = np.eye(parts, dtype=bool)
+    if parts > MOST_IN_PAIRS:
+        return alone
+    first, second = np.triu_indices(parts, 1)
+    pairs = alone[first] | alone[second]
+    return pairs if parts > 2 else np.concatenate([alone, pairs])
 
 
-def effects(
-    value: Callable[[Present], Float[np.ndarray, " ways"]], present: Present
-) -> Float[np.ndarray, " parts"]:
-    """What each part adds to a value on average, by least squares over some ways."""
-    signs = np.column_stack([present, np.ones(len(present))]).astype(np.float64)
-    return np.linalg.lstsq(signs, np.asarray(value(present), np.float64), rcond=None)[0][:-1]
+def shares(falls: Float[np.ndarray, " ways"], hidden: Hidden) -> Float[np.ndarray, " parts"]:
+    """What each part adds, so that sums over what was hidden fit the falls best."""
+    return np.linalg.lstsq(hidden.astype(np.float64), falls.astype(np.float64), rcond=None)[0]
 
 
 def squares(side: int) -> Present:

@@ -1,8 +1,9 @@
 """Do explanations hold: does a match fall when what they call important is taken away?
 
     python -m benchmarks.quality.explain [--split dev --pairs 60] [--workers 3]
+    python -m benchmarks.quality.explain --words
 
-For pairs of Flickr8k that belong together, the default model explains the match. The cells and
+For pairs of Flickr8k that belong together, the default model explains the match. The cells or
 the words with the largest weights are then taken away: cells by blurring their pixels, which no
 way of explaining does itself, and words by leaving them out of the caption. Prints by how much
 the similarity falls, beside hiding one part at a time (as Avow did before) and beside parts
@@ -24,11 +25,11 @@ from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.explain import cell_weights, word_weights
 from benchmarks._report import commit, keep
 
-FEW, MANY, AWAY = 4, 9, 2
-"""Cells, of thirty-six, and words that are taken away at once."""
+CELLS = {"few_cells": 4, "many_cells": 9}
+"""Cells, of thirty-six, that are taken away at once."""
+WORDS = {"two_words": 2, "three_words": 3}
+"""Words, of a caption. Avow hides two at a time itself, and no way hides three."""
 BLUR = 24
-WORDED = 200
-"""Pairs whose words are explained too: reading many texts takes longest."""
 WAYS = ("avow", "one_by_one", "random")
 
 
@@ -37,23 +38,24 @@ def main() -> None:
     parser.add_argument("--split", default="test")
     parser.add_argument("--pairs", type=int, default=500)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--words", action="store_true", help="take words away, not cells")
     chosen = parser.parse_args()
     count = len(open_dataset("flickr8k").splits[chosen.split].captions)
     drawn = np.random.default_rng(0).permutation(count)[: chosen.pairs].tolist()
-    jobs = [(chosen.split, number, place < WORDED) for place, number in enumerate(drawn)]
+    jobs = [(chosen.split, number, chosen.words) for number in drawn]
     with get_context("spawn").Pool(chosen.workers) as pool:
         rows = list(tqdm(pool.imap(row_of, jobs), total=len(jobs)))
+    command = "python -m benchmarks.quality.explain"
+    away = WORDS if chosen.words else CELLS
     figures = {
         "commit": commit(),
-        "command": "python -m benchmarks.quality.explain",
+        "command": f"{command} --words" if chosen.words else command,
         "split": chosen.split,
         "pairs": len(rows),
-        "few": FEW,
-        "many": MANY,
-        "words_away": AWAY,
-        **{name: compared(rows, name) for name in ("few_cells", "many_cells", "words")},
+        "away": away,
+        **{name: compared(rows, name) for name in away},
     }
-    for name in ("few_cells", "many_cells", "words"):
+    for name in away:
         told = figures[name]
         print(
             f"{name}: falls by {told['avow']:.4f}; one by one {told['one_by_one']:.4f} "
@@ -61,7 +63,7 @@ def main() -> None:
             f"(x{told['ratio_random']:.2f}); more than one by one in {told['wins']:.0%}"
         )
     if chosen.split == "test":
-        print(f"-> {keep('explain', figures)}")
+        print(f"-> {keep('explain_words' if chosen.words else 'explain', figures)}")
 
 
 @cache
@@ -70,31 +72,35 @@ def opened(split: str) -> tuple[Encoder, Any]:
 
 
 def row_of(job: tuple[str, int, bool]) -> dict[str, list[float]]:
-    """One pair, with its number as seed; whether its words are explained too."""
-    name, number, worded = job
+    """How far the similarity of a pair falls; its number is the seed."""
+    name, number, words = job
     encoder, split = opened(name)
+    fallen = words_fallen if words else cells_fallen
     with Image.open(split.files[int(split.image_of[number])]) as photograph:
-        return judged(encoder, split.captions[number], photograph, number, worded)
+        rng = np.random.default_rng(number)
+        return fallen(encoder, split.captions[number], photograph, rng)
 
 
-def judged(
-    encoder: Encoder, caption: str, photograph: Image.Image, seed: int, worded: bool
+def cells_fallen(
+    encoder: Encoder, caption: str, photograph: Image.Image, rng: np.random.Generator
 ) -> dict[str, list[float]]:
-    """How far the similarity falls without the parts that each way calls important."""
+    """Without the cells that each way calls important."""
     query = encoder.encode_texts([caption])[0]
     pixels = encoder.prepare(photograph)
     whole, cells = cell_weights(encoder, photograph, query)
     count = encoder.grid**2
     single = np.concatenate([np.ones((1, count)), 1 - np.eye(count)]).astype(bool)
     hidden = encoder.encode_cells(pixels, single) @ query
-    rng = np.random.default_rng(seed)
     orders = [-cells.ravel(), hidden[1:] - hidden[0], rng.random(count)]
     blurred = np.asarray(Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(BLUR)))
-    first = [np.argsort(order)[:away] for away in (FEW, MANY) for order in orders]
+    first = [np.argsort(order)[:away] for away in CELLS.values() for order in orders]
     variants = np.stack([without(pixels, blurred, chosen, encoder.grid) for chosen in first])
-    fallen = (whole @ query - encoder.encode_prepared(variants) @ query).tolist()
-    row = {"few_cells": fallen[: len(WAYS)], "many_cells": fallen[len(WAYS) :]}
-    return row | {"words": words_fallen(encoder, caption, whole, rng)} if worded else row
+    falls = whole @ query - encoder.encode_prepared(variants) @ query
+    return by_key(CELLS, falls)
+
+
+def by_key(keys: dict[str, int], falls: np.ndarray) -> dict[str, list[float]]:
+    return dict(zip(keys, falls.reshape(len(keys), -1).tolist(), strict=True))
 
 
 def without(
@@ -110,9 +116,10 @@ def without(
 
 
 def words_fallen(
-    encoder: Encoder, caption: str, image: np.ndarray, rng: np.random.Generator
-) -> list[float]:
-    """The same with the first two words of each way left out; one by one may choose any."""
+    encoder: Encoder, caption: str, photograph: Image.Image, rng: np.random.Generator
+) -> dict[str, list[float]]:
+    """Without the first words of each way; one by one may choose any."""
+    image = encoder.encode_images([photograph])[0]
     words = caption.split()
     weights = [weight for _, weight in word_weights(encoder, caption, image)]
     ours = [-np.inf if weight is None else weight for weight in weights]
@@ -123,14 +130,16 @@ def words_fallen(
     )
     orders = (np.argsort(ours)[::-1], np.argsort(alone[1:]), drawn)
     texts = [
-        " ".join(word for place, word in enumerate(words) if place not in order[:AWAY])
+        " ".join(word for place, word in enumerate(words) if place not in order[:away])
+        for away in WORDS.values()
         for order in orders
     ]
-    return (alone[0] - encoder.encode_texts([text or "a" for text in texts]) @ image).tolist()
+    falls = alone[0] - encoder.encode_texts([text or "a" for text in texts]) @ image
+    return by_key(WORDS, falls)
 
 
 def compared(rows: list[dict[str, list[float]]], key: str) -> dict[str, Any]:
-    falls = np.array([row[key] for row in rows if key in row])
+    falls = np.array([row[key] for row in rows])
     means = dict(zip(WAYS, falls.mean(0).tolist(), strict=True))
     error = float((falls[:, 0] - falls[:, 1]).std(ddof=1) / len(falls) ** 0.5)
     return means | {
