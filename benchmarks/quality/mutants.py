@@ -121,10 +121,17 @@ def main() -> None:
     parser.add_argument("--only", choices=TARGETS, action="append")
     parser.add_argument("--again", action="store_true", help="try survivors once more")
     parser.add_argument("--tests", action="append", help="names of files; default: all")
+    parser.add_argument("--join", type=Path, help="take in the results of another run")
     chosen = parser.parse_args()
     from benchmarks.quality import _mutant_runs
 
     tried, drawn = kept(), order(chosen.only or TARGETS)
+    if chosen.join is not None:
+        for key, one in kept(chosen.join).items():
+            if not tried.get(key, {"killed": False})["killed"]:
+                tried[key] = one
+        write(tried)
+        return
     left = [one for one in drawn[: chosen.count] if one.key not in tried]
     if chosen.again:
         survived = {key for key, one in tried.items() if not one["killed"]} - EQUIVALENT.keys()
@@ -140,18 +147,24 @@ def order(targets: Any) -> list[Site]:
     return listed
 
 
-def kept() -> dict[str, Any]:
+def kept(path: Path = RESULTS) -> dict[str, Any]:
     """What was tried before, of places that are still there."""
-    if not RESULTS.is_file():
+    if not path.is_file():
         return {}
     there = {site.key for target in TARGETS for site in sites(target)}
-    told = json.loads(RESULTS.read_text())["mutants"]
+    told = json.loads(path.read_text())["mutants"]
     return {key: one for key, one in told.items() if key in there}
 
 
 def keep(tried: dict[str, Any], site: Site, killed: bool, why: str) -> None:
     """Write down how a mutant ended."""
     tried[site.key] = {"killed": killed, "why": why}
+    write(tried)
+    print(f"{len(tried)} {'killed' if killed else 'SURVIVED'} {site.key} ({why})", flush=True)
+
+
+def write(tried: dict[str, Any]) -> None:
+    """Keep what was tried, and how many of it tests saw."""
     equivalent = [key for key, one in tried.items() if not one["killed"] and key in EQUIVALENT]
     figures = {
         "sites": sum(len(sites(target)) for target in TARGETS),
@@ -161,7 +174,6 @@ def keep(tried: dict[str, Any], site: Site, killed: bool, why: str) -> None:
     }
     content = {"machine": _machine(), **figures, "mutants": dict(sorted(tried.items()))}
     RESULTS.write_text(json.dumps(content, indent=1) + "\n")
-    print(f"{len(tried)} {'killed' if killed else 'SURVIVED'} {site.key} ({why})", flush=True)
 
 
 @cache
