@@ -11,18 +11,27 @@ from pathlib import Path
 
 import pytest
 import torch
-from search_samples import ColourEncoder, save_pictures, save_toy
+from search_samples import ColourEncoder, save_pictures, save_toy, save_two_towers
 from torch import nn
 
 from avow.assembly.model import Model
 from avow.assembly.published_checkpoint import read_checkpoint
+from avow.assembly.recipe import Recipe
 from avow.audit.files import read_decisions
 from avow.core import checksums, fingerprint
 from avow.core.bounded import Bounded, TooLarge
 from avow.core.documents import DEEPEST, parse_object, read_file, read_object
-from avow.core.errors import AvowError, BadData, WrongCheckpoint, WrongIndex, WrongTrust
+from avow.core.errors import (
+    AvowError,
+    BadData,
+    BadRecipe,
+    WrongCheckpoint,
+    WrongIndex,
+    WrongTrust,
+)
 from avow.data.gather import read_text
 from avow.indexes.faiss import Faiss
+from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.store import state
@@ -71,6 +80,32 @@ def test_a_table_that_is_no_file_is_told(tmp_path, made, read):
         path.mkdir()
     with pytest.raises(BadData, match="not a file"):
         read(path)
+
+
+def test_a_list_of_files_that_leads_to_itself_is_told(tmp_path):
+    gift = save_toy(tmp_path / "gift")
+    (gift / "checksums.json").unlink()
+    (gift / "checksums.json").symlink_to(gift / "checksums.json")
+    with pytest.raises(WrongCheckpoint, match="damaged"):
+        Model.from_pretrained(gift)
+
+
+def test_a_number_that_torch_cannot_take_is_told():
+    content = {"data": {"name": "sample"}, "method": {"name": "vse_infty"}}
+    with pytest.raises(BadRecipe, match=r"loss.tau is 10+. Expected a smaller number"):
+        Recipe.from_dict("large", content | {"loss": {"name": "tcl", "tau": 10**59}})
+
+
+def test_a_tokeniser_that_gives_up_is_told(tmp_path):
+    """Its library leaves Python's own kinds of errors when a special token has no number."""
+    towers = tmp_path / "towers"
+    save_two_towers("clip", towers)
+    path = towers / "tokenizer.json"
+    content = json.loads(path.read_text())
+    del content["post_processor"]["special_tokens"]["<|startoftext|>"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(BadRecipe, match=r"encodes no text .no entry"):
+        open_encoder(str(towers)).encode_texts(["a red dog"])
 
 
 @pytest.mark.parametrize("column", ["kind", "part", "text", "taken", "content"])

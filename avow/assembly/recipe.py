@@ -35,6 +35,8 @@ HOME = Path(__file__).parent.parent / "recipes"
 
 LARGEST = 4096
 """Pixels or cells per side of the largest picture a recipe may ask for."""
+_LARGEST = 2**63
+"""Whole numbers of torch are smaller."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,9 @@ class Recipe:
                 raise BadRecipe(
                     f'The recipe {name!r} has no name in [{part}]. Expected name = "…" there.'
                 )
+        for key, value in content["loss"].items():
+            if isinstance(value, int) and abs(value) >= _LARGEST:
+                raise _too_large(f"loss.{key}", value)
         made = None
         if "features" in content:
             made = _fill(Features, "features", content["features"])
@@ -270,7 +275,11 @@ def _as_float(label: str, value: int | float) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise BadRecipe(f"{label} is {shortened(value)}. Expected a smaller number.") from None
+        raise _too_large(label, value) from None
+
+
+def _too_large(label: str, value: int | float) -> BadRecipe:
+    return BadRecipe(f"{label} is {shortened(value)}. Expected a smaller number.")
 
 
 def _apply(content: dict[str, Any], change: str) -> None:

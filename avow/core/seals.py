@@ -47,7 +47,7 @@ def read_list(folder: Path) -> dict[str, dict[str, Any]]:
         )
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         files, good = {}, False
     if not good:
         raise Damaged(f"the list {str(folder / LIST)!r} is damaged")

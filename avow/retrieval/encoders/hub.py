@@ -30,6 +30,8 @@ from avow.core.photographs import stretched
 from avow.core.searching import Encoder
 
 _AT_ONCE = 64
+_PANIC = "PanicException"
+"""What the library of tokenisers raises where its own code gives up; no Exception."""
 
 
 class HubEncoder(Encoder):
@@ -83,12 +85,10 @@ class HubEncoder(Encoder):
                 folder, local_files_only=True, trust_remote_code=False
             )
             return cls(name, network, words, look, device)
+        except BadRecipe:
+            raise
         except Exception as error:  # its tokeniser and its first text meet any setting
-            message = " ".join(str(error).split())[:200]
-            raise BadRecipe(
-                f"The model {name!r} encodes no text ({message}). Expected a model whose "
-                "tokeniser, sizes and weights go together; save or download it again."
-            ) from error
+            raise _encodes_nothing(name, error) from error
 
     def prepare(self, photograph: Image.Image) -> UInt8[np.ndarray, "size size 3"]:
         return stretched(photograph, self.size, self.resample)
@@ -115,15 +115,28 @@ class HubEncoder(Encoder):
         return unit(torch.cat(parts)).cpu().numpy()
 
     def _tokens(self, texts: list[str]) -> dict[str, Tensor]:
-        tokens = self.words(
-            [text.lower() for text in texts] if self.fixed_length else texts,
-            padding="max_length" if self.fixed_length else True,
-            max_length=self.longest,
-            truncation=True,
-            return_tensors="pt",
-        )
+        try:
+            tokens = self.words(
+                [text.lower() for text in texts] if self.fixed_length else texts,
+                padding="max_length" if self.fixed_length else True,
+                max_length=self.longest,
+                truncation=True,
+                return_tensors="pt",
+            )
+        except BaseException as error:
+            if type(error).__name__ != _PANIC:
+                raise
+            raise _encodes_nothing(self.name, error) from None
         needed = ("input_ids",) if self.fixed_length else ("input_ids", "attention_mask")
         return {key: tokens[key].to(self.device) for key in needed}
+
+
+def _encodes_nothing(name: str, error: BaseException) -> BadRecipe:
+    message = " ".join(str(error).split())[:200]
+    return BadRecipe(
+        f"The model {name!r} encodes no text ({message}). Expected a model whose "
+        "tokeniser, sizes and weights go together; save or download it again."
+    )
 
 
 def _look(name: str, folder: Path) -> dict[str, Any]:
