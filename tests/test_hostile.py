@@ -31,7 +31,7 @@ from avow.core.errors import (
 )
 from avow.data.gather import read_text
 from avow.indexes.faiss import Faiss
-from avow.retrieval.encoders.opening import open_encoder
+from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.store import state
@@ -88,6 +88,12 @@ def test_a_list_of_files_that_leads_to_itself_is_told(tmp_path):
     (gift / "checksums.json").symlink_to(gift / "checksums.json")
     with pytest.raises(WrongCheckpoint, match="damaged"):
         Model.from_pretrained(gift)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "~nobody/x", "a/" * 3000])
+def test_a_model_that_no_folder_can_be_called_is_told(name):
+    with pytest.raises(WrongIndex, match="which is not on this machine"):
+        open_recorded(name)
 
 
 def test_a_number_that_torch_cannot_take_is_told():

@@ -8,7 +8,7 @@ a dotted name            a Python module with a `build` function that gives an E
 anything else            a name on the model hub
 """
 
-from pathlib import Path
+import os
 from typing import Any
 
 from avow.core.errors import CodeNotAllowed, WrongIndex, training_half
@@ -32,7 +32,7 @@ def open_encoder(
         folder = packaged_folder()
         if (folder / DESCRIPTION).is_file():
             return OnnxEncoder.open(folder, name, threads)
-    elif is_module(name) and not Path(name).expanduser().is_dir():
+    elif is_module(name) and not _is_folder(name):
         return outside(name)
     with training_half(f"The model {shortened(name)} on {device!r}"):
         from avow.retrieval.encoders import run
@@ -57,7 +57,7 @@ def open_recorded(
         return open_encoder(name, device, threads=threads, allow_code=allow_code)
     if name.startswith(("//", "\\\\")):  # on Windows a folder of another machine
         raise _not_here(name)
-    if Path(name).expanduser().is_dir():
+    if _is_folder(name):
         return open_encoder(name, device, threads=threads)
     with training_half(f"The model {shortened(name)}"):
         from avow.retrieval.encoders import run
@@ -68,6 +68,11 @@ def open_recorded(
     if is_module(name):
         raise CodeNotAllowed(name)
     raise _not_here(name)
+
+
+def _is_folder(name: str) -> bool:
+    """Whether there is one; pathlib raises for a name that is too long."""
+    return os.path.isdir(os.path.expanduser(name))
 
 
 def _not_here(name: str) -> WrongIndex:
