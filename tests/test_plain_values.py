@@ -48,6 +48,7 @@ def called(words: list[str], group: type[TyperGroup], command: type[TyperCommand
         "dogs --risk high",
         "dogs --kind sound",
         "dogs --there HERE/missing",
+        "dogs --index a\0b",
         "dogs cats",
     ],
 )

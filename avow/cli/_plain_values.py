@@ -59,7 +59,7 @@ class _AsTyped:
             return value
         if not several and isinstance(value, str) and wanted == {Path}:
             checked = any(getattr(about.parameter_info, name) for name in _CHECKS)
-            if not checked and os.access(value, os.R_OK):
+            if not checked and "\0" not in value and os.access(value, os.R_OK):
                 return Path(value)
         setattr(param, _CONVERTER, None)
         return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
