@@ -35,7 +35,7 @@ HOME = Path(__file__).parent.parent / "recipes"
 
 LARGEST = 4096
 """Pixels or cells per side of the largest picture a recipe may ask for."""
-_LARGEST = 2**63
+_LARGEST_INTEGER = 2**63
 """Whole numbers of torch are smaller."""
 
 
@@ -131,7 +131,7 @@ class Recipe:
                     f'The recipe {name!r} has no name in [{part}]. Expected name = "…" there.'
                 )
         for key, value in content["loss"].items():
-            if isinstance(value, int) and abs(value) >= _LARGEST:
+            if isinstance(value, int) and abs(value) >= _LARGEST_INTEGER:
                 raise _too_large(f"loss.{key}", value)
         made = None
         if "features" in content:

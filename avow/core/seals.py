@@ -47,7 +47,11 @@ def read_list(folder: Path) -> dict[str, dict[str, Any]]:
         )
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except OSError as error:
+        raise Damaged(
+            f"the list {str(folder / LIST)!r} cannot be read ({error.strerror})"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         files, good = {}, False
     if not good:
         raise Damaged(f"the list {str(folder / LIST)!r} is damaged")

@@ -10,7 +10,7 @@ from avow.retrieval.store_contract import Row
 from avow.retrieval.where_tree import Comparison
 
 _SECOND = 10**9
-_FAREST = 2**63 - 1
+_LARGEST_INTEGER = 2**63 - 1
 
 
 def like(pattern: str, kept: Callable[[str], str]) -> str:
@@ -60,6 +60,6 @@ def _day_after(day: str) -> datetime:
 def _nanoseconds(moment: datetime) -> int:
     """Within what a database counts: until the year 2262."""
     try:
-        return max(-_FAREST, min(int(moment.timestamp()) * _SECOND, _FAREST))
+        return max(-_LARGEST_INTEGER, min(int(moment.timestamp()) * _SECOND, _LARGEST_INTEGER))
     except (OverflowError, ValueError, OSError):  # before or after what the system counts
-        return (-1 if moment.year < 1970 else 1) * _FAREST
+        return (-1 if moment.year < 1970 else 1) * _LARGEST_INTEGER
