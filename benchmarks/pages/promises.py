@@ -98,9 +98,9 @@ def _mutants() -> list[str]:
         f"Of {number(kept['sites'])} possible changes of one place in modules of trust, core "
         f"and the stores, {number(kept['tried'])} were drawn and tried; tests failed for "
         f"{number(kept['killed'])} of them: {_share(kept['killed'], kept['tried'])}, with a "
-        f"95 % interval from {number(ends[0], 1)} to {number(ends[1], 1)} %. Some of these tests "
-        "were written for what the draw showed, so another draw would give less. `TARGETS` of "
-        "the benchmark lists what is looked at.",
+        f"95 % interval from {number(ends[0], 1)} to {number(ends[1], 1)} %. Some tests "
+        "were written for what this draw showed, so another would give less. `TARGETS` of the "
+        "benchmark lists what is looked at.",
         figures.command("python -m benchmarks.quality.mutants"),
         *([NOT_SEEN, _listed(key for key in survivors if key not in alike)]),
         *([ALIKE, _listed(f"{key}: {why}" for key, why in alike.items())] if alike else []),
