@@ -44,6 +44,7 @@ def turned(orientation: int) -> Image.Exif:
 
 def cases() -> dict[str, bytes]:
     photograph = photographs.open_photograph((sample.build().splits["train"].files or ())[0])
+    photograph.thumbnail((240, 240))
     clear = picture("red", (40, 30)).convert("RGBA")
     clear.putalpha(Image.linear_gradient("L").resize((40, 30)))
     grey = Image.fromarray(np.linspace(0, 4000, 1200).reshape(30, 40).astype(np.uint16))

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_sgraf import plain_scores
-from samples import SIZES, regions, tokens
+from samples import SIZES, examples, regions, tokens
 from tiers import long
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -69,7 +69,7 @@ captions = st.lists(st.integers(1, 12), min_size=1, max_size=6)
 pictures = st.lists(st.integers(1, 5), min_size=2, max_size=5)
 
 
-@settings(deadline=None)
+@examples(12, 300)
 @given(
     st.sampled_from(NAMES),
     st.booleans(),
