@@ -13,8 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import avow
 from avow.cli import app
 from avow.core.errors import AvowError
@@ -24,6 +22,8 @@ RESULTS = Path(__file__).parent / "results"
 
 def machine() -> dict[str, Any]:
     """Enough to know where a figure comes from."""
+    import torch  # seconds, and most of what imports this module measures no network
+
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     return {
         "gpu": device,

@@ -34,6 +34,7 @@ __all__ = [  # fixtures
 ]
 
 TIERS = ("data", "browser")
+LASTING = ("slow", "browser")
 RAN = ("passed", "failed", "xfailed", "xpassed")
 LONG = "AVOW_LONG_TESTS"
 """Set by `make test-long`: more examples of every property, and the tests marked `long`."""
@@ -64,6 +65,18 @@ def avow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_disks() -> Iterator[None]:
+    """A process that is killed loses nothing that it wrote; only a power loss would.
+
+    What must be synchronised, and when, is tested where the calls are recorded.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not os.environ.get(LONG):
+            patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def networks_opened_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """Of the model that comes with Avow, which most tests of searching open."""
@@ -72,7 +85,14 @@ def networks_opened_once(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(onnx, "_opened", shipped_networks.opened)
+        shipped_networks.open_models_once(patch)
         yield
+
+
+@pytest.fixture
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what an audit does with probabilities: good ones take it a second."""
+    monkeypatch.setattr("avow.audit.wrong_pairs.TREES", 5)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -99,6 +119,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Files that take long first: workers that take file after file then end together.
+    long = {item.path for item in items if any(map(item.get_closest_marker, LASTING))}
+    items.sort(key=lambda item: item.path not in long)
     # A report has no markers, only keywords, and a folder's name is a keyword too:
     # everything in tests/data/ would count. Properties travel with the report.
     for item in items:

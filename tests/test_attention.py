@@ -237,7 +237,7 @@ def acmnet_loop(method: Partwise, visual: Regions, text: Tokens) -> Tensor:
 @pytest.mark.parametrize("norm", get_args(NormKind))
 @pytest.mark.parametrize("reduce", get_args(acmnet.Reduce))
 @pytest.mark.parametrize("grounded", ["image", "text"])
-@examples(4, 10)
+@examples(2, 10)
 @given(counts, counts, seeds)
 def test_acmnet_equals_its_equations(grounded, reduce, norm, images, texts, seed):
     torch.manual_seed(seed)

@@ -15,6 +15,7 @@ from PIL import Image
 from samples import default_backbone, small_recipe, write_precomp
 from search_samples import save_toy
 from test_training import as_toml
+from tiers import long
 from typer.testing import CliRunner
 
 from avow.assembly.features import extract
@@ -344,6 +345,7 @@ def test_a_model_knows_what_it_learnt_from():
     assert packaged.learnt_from(PairedDataset("another", {}))
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_a_folder_called_default_is_itself(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Model.from_pretrained("default").recipe.name == "default/photographs"
@@ -408,7 +410,8 @@ def test_the_packaged_model_finds_slipped_captions(slipped, stored, tmp_path):
     assert len(slipped[1] & set(first)) >= 3 and alone != lines
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.25])
+@pytest.mark.usefixtures("few_trees")
+@pytest.mark.parametrize("noise", [0.0, long(0.25)])
 def test_light_folds_from_stored_features(slipped, stored, tmp_path, noise):
     command = ["audit", str(slipped[0]), "--features", str(stored), "--folds", "2"]
     command += ["--out", str(tmp_path / "out"), "--device", "cpu", "--worst", "3"]
@@ -425,6 +428,7 @@ def test_light_folds_from_stored_features(slipped, stored, tmp_path, noise):
     assert (about["fingerprint"] == given.fingerprint) == (noise == 0)
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.slow
 def test_audit_from_the_command_line(tmp_path, monkeypatch):
     """Fold models, then a run: lists, page, and nothing trained or scored twice."""
@@ -482,6 +486,7 @@ def test_page_keeps_captions_as_they_are(tmp_path):
     assert cards.values == ["", "right", "wrong", "move", "", "right", "wrong"]
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.browser
 def test_ticks_are_saved_and_read_back(tmp_path, visit, photographs):
     found = [

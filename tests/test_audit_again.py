@@ -22,6 +22,8 @@ from avow.core.errors import BadData, NoDevice, WrongCheckpoint
 from avow.data.opening import open_dataset
 from avow.data.readers.sample import build as open_sample
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 def told(*words: str) -> tuple[int, str]:
     """What the command says, and its exit code; errors of the user pass through.
@@ -193,6 +195,21 @@ def test_pairs_keep_their_place_where_a_photograph_is_missing(broken, tmp_path):
     assert write_cleaned(dataset, decisions, tmp_path / "cleaned")["wrong"] == 1
 
 
+def test_pairs_whose_features_changed_are_judged_anew(toy):
+    command = "toy_precomp --run out/folds/fold0 --split test --device cpu --out b".split()
+    assert told(*command)[0] == 0
+    before = _similarities(Path("b"))
+    features = np.load("toy_precomp/test_ims.npy")
+    features[3] = -features[3]
+    np.save("toy_precomp/test_ims.npy", features)
+    assert told(*command)[0] == 0
+    after = _similarities(Path("b"))
+    changed = {pair for pair in before if before[pair] != after[pair]}
+    of = open_dataset("toy_precomp").splits["test"].image_of
+    assert changed and {int(of[pair]) for pair in changed} == {3}
+
+
+@pytest.mark.long
 def test_features_that_were_made_anew_are_judged_anew(broken, tmp_path):
     own, stored = tmp_path / "data" / broken[0].name, tmp_path / "stored"
     shutil.copytree(broken[0].parent, own.parent)
@@ -215,6 +232,7 @@ def _similarities(folder: Path) -> dict[int, float]:
     return {row["pair"]: row["similarity"] for row in findings(folder)}
 
 
+@pytest.mark.long
 def test_data_that_comes_with_features_is_audited_with_them(toy):
     changes = ["--set", "train.batch=16", "--set", "train.epochs=1"]
     code, output = told("toy_precomp", "--folds", "2", "--device", "cpu", *changes)

@@ -17,6 +17,8 @@ from avow.core.errors import WrongTrust
 from avow.data.opening import open_dataset
 from avow.data.readers.sample import build as open_sample
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 def pairs_of(split: Split) -> Counter[tuple[str, str]]:
     """Every pair by the name of its photograph's file."""

@@ -17,6 +17,8 @@ from avow.cli import app
 from avow.core.errors import BadData, MissingExtra
 from avow.data.opening import open_dataset
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 PAIRS, WRONG = 100, 10
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from browser import violations
 from search_samples import picture
+from tiers import long
 
 from avow.audit.files import read_decisions
 from avow.audit.judge import Finding
@@ -72,7 +73,7 @@ def test_rows_are_dense_and_the_bar_covers_nothing(page, visit, width, height, l
         assert target["height"] >= 44
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, long(1280)])
 def test_everybody_can_use_it(page, visit, width):
     """WCAG 2.2 AA as far as axe-core can tell, before and after a decision."""
     seen = visit(page, width=width)

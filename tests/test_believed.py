@@ -20,6 +20,8 @@ from avow.core.opinion import Opinion, dirichlet_risk, kl_to_uniform
 from avow.core.seals import write_document
 from avow.data.believed_pairs import read_belief
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 PAIRS = Split(("a", "b"), ("one", "two", "three"), np.array([0, 1, 1]))
 DATA = PairedDataset("mine", {"train": PAIRS})
 FOUND = {("b", "three"): 0.9, ("a", "one"): 0.25, ("b", "two"): 0.0}

@@ -10,6 +10,7 @@ import pytest
 import torch
 from samples import small_recipe, write_precomp
 from test_training import final_weights, run_recipe, same
+from tiers import long_but
 
 import avow.training.loop as loop
 from avow.assembly.recipe import Recipe
@@ -225,7 +226,7 @@ def test_what_is_told_of_a_sifting():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", long_but(["decl", "ncr"], LOSSES))
 def test_wrong_pairs_are_found_while_learning(data, tmp_path, loss):
     """Many pairs of the toy are alike, so only most of what was moved can be found."""
     epochs = 6 if loss == "ncr" or os.environ.get("AVOW_LONG_TESTS") else 4

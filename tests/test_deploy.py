@@ -156,7 +156,7 @@ def test_the_container_is_not_root_has_a_health_check_and_writes_to_its_volume_o
     check = json.loads(stage["HEALTHCHECK"].partition("CMD ")[2])
     compile(check[2], "health", "exec")
     assert json.loads(stage["ENTRYPOINT"]) == ["avow"]
-    parsed(json.loads(stage["CMD"]))
+    parsed(tuple(json.loads(stage["CMD"])))
     assert not {"ADD", "MAINTAINER"} & set(names)
     for name, rest in known:
         assert not (name == "FROM" and (":latest" in rest or ":" not in rest))
@@ -190,7 +190,7 @@ def test_services_start_commands_that_exist(file):
     assert set(unit.sections()) == {"Unit", "Service", "Install"}
     program, *arguments = shlex.split(unit["Service"]["ExecStart"])
     assert Path(program).name == "avow"
-    parsed([argument.replace("%h", "/home/me") for argument in arguments])
+    parsed(tuple(argument.replace("%h", "/home/me") for argument in arguments))
     assert unit["Service"]["NoNewPrivileges"] == "yes"
     if verify := shutil.which("systemd-analyze"):
         done = subprocess.run(
@@ -211,7 +211,7 @@ def test_two_servers_share_a_store_and_differ_in_nothing():
     assert services["one"] == services["two"]
     server = services["one"]
     line = server["command"]
-    parsed(line)
+    parsed(tuple(line))
     assert line[line.index("--index") + 1] == "postgres:pictures"
     assert "@db/" in server["environment"]["AVOW_PG_DSN"] and "db" in server["depends_on"]
     assert (DEPLOY / server["build"]["context"] / server["build"]["dockerfile"]).is_file()

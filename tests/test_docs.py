@@ -5,11 +5,13 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from every import every
 from samples import regions, tokens
 from typer.main import get_command
 
@@ -37,24 +39,30 @@ def blocks(page: Path, *kinds: str) -> Iterator[str]:
             yield body
 
 
-def commands(page: Path) -> list[list[str]]:
+@cache
+def commands(page: Path) -> list[tuple[str, ...]]:
     """The arguments of every `avow` command line; a backslash continues a line."""
     found = []
     for body in blocks(page):
         for line in body.replace("\\\n", " ").splitlines():
             if match := COMMAND.match(line):
                 words = shlex.split(re.split(r"\s[|>&;]", match[1])[0], comments=True)
-                found.append(words)
+                found.append(tuple(words))
     return found
 
 
-def parsed(arguments: list[str]) -> dict[str, Any]:
+@cache
+def program() -> Any:
+    return get_command(app)
+
+
+@cache
+def parsed(arguments: tuple[str, ...]) -> dict[str, Any]:
     """What the program would understand of a command line, without running it."""
-    program = get_command(app)
-    known: dict[str, Any] = getattr(program, "commands", {})
+    known: dict[str, Any] = program().commands
     name, rest = arguments[0], arguments[1:]
     if name.startswith("--"):
-        assert name in {option for one in program.params for option in one.opts}
+        assert name in {option for one in program().params for option in one.opts}
         return {}
     assert name in known, f"there is no command {name!r}"
     return known[name].make_context(name, list(rest)).params
@@ -65,39 +73,47 @@ def test_there_are_pages_and_commands():
     assert sum(len(commands(page)) for page in PAGES) > 20
 
 
-@pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_commands_and_their_options_exist(page):
-    for arguments in commands(page):
-        parsed(arguments)
+def test_commands_and_their_options_exist():
+    every(PAGES, lambda page: [parsed(arguments) for arguments in commands(page)])
 
 
 def test_a_wrong_option_would_be_found():
     with pytest.raises(Exception, match="No such option"):
-        parsed(["train", "flickr8k/vse_infty_tcl", "--epochs", "3"])
+        parsed(("train", "flickr8k/vse_infty_tcl", "--epochs", "3"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_recipes_exist(page):
+def test_recipes_exist():
+    known, missing = recipe_names(), []
+    for page in PAGES:
+        for arguments in commands(page):
+            given = parsed(arguments)
+            named = given.get("recipe")
+            named = named or (given.get("name") if arguments[0] == "recipes" else "")
+            if named and not named.endswith(".toml") and not named.isupper():
+                missing += [(relative(page), named)] * (named not in known)
+    assert missing == []
+
+
+def test_recipes_named_in_the_text_exist():
     known = recipe_names()
-    for arguments in commands(page):
-        given = parsed(arguments)
-        named = given.get("recipe") or (given.get("name") if arguments[0] == "recipes" else "")
-        if named and not named.endswith(".toml") and not named.isupper():
-            assert named in known
+    folders = {name.partition("/")[0] for name in known}
+    recipe = re.compile(rf"`((?:{'|'.join(sorted(folders))})/\w+)`")
+    named = {
+        (relative(page), name)
+        for page in PAGES
+        for name in recipe.findall(page.read_text("utf-8"))
+    }
+    assert {(page, name) for page, name in named if name not in known} == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_recipes_named_in_the_text_exist(page):
-    folders = {name.partition("/")[0] for name in recipe_names()}
-    text = page.read_text("utf-8")
-    for found in re.findall(rf"`((?:{'|'.join(sorted(folders))})/\w+)`", text):
-        assert found in recipe_names()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_links_lead_somewhere(page):
-    for target in LINK.findall(page.read_text("utf-8")):
-        assert (page.parent / target).exists(), target
+def test_links_lead_somewhere():
+    lost = [
+        (relative(page), target)
+        for page in PAGES
+        for target in LINK.findall(page.read_text("utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert lost == []
 
 
 def files_named(page: Path) -> set[str]:
@@ -107,16 +123,18 @@ def files_named(page: Path) -> set[str]:
     return {name for name in named if "mine" not in name and "topmean" not in name}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_files_named_in_the_text_exist(page):
-    missing = {name for name in files_named(page) if not (ROOT / name).exists()}
-    assert missing == set()
+def test_files_named_in_the_text_exist():
+    named = {(relative(page), name) for page in PAGES for name in files_named(page)}
+    assert {(page, name) for page, name in named if not (ROOT / name).exists()} == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_python_compiles(page):
-    for body in blocks(page, "python", "py"):
-        compile(body, str(page), "exec")
+def test_python_compiles():
+    every(
+        PAGES,
+        lambda page: [
+            compile(body, str(page), "exec") for body in blocks(page, "python", "py")
+        ],
+    )
 
 
 def test_every_page_is_in_the_index():

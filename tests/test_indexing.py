@@ -889,7 +889,7 @@ def test_the_command_indexes_and_tells(hostile, index):
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long  # of videos and pictures in every run: test_video_index.py
 def test_kills_at_any_moment_lose_and_double_nothing(tmp_path):
     """The real command, killed once; `benchmarks.quality.index_kills` does it fifty times."""
     kills = 2 if os.environ.get("AVOW_LONG_TESTS") else 1

@@ -4,6 +4,7 @@ import pytest
 import torch
 from interpreting import interpret
 from samples import SIZES, regions, tokens
+from tiers import long
 from torch import nn
 
 from avow import methods
@@ -78,7 +79,7 @@ def test_kernels_read_as_single_grus_do(interpreted, sizes, expected):
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("views", [1, 2])
+@pytest.mark.parametrize("views", [long(1), 2])
 def test_views_compared_together_are_views_compared_one_by_one(anywhere, name, views):
     torch.manual_seed(0)
     still = {"dropout_word": 0.0, "dropout_image": 0.0, "dropout_head": 0.0}

@@ -84,6 +84,7 @@ def test_texts_get_the_vectors_of_torch(encoder, ours):
         assert cosines(encoder.encode_texts(texts), ours.encode_texts(texts)).min() > 0.9999
 
 
+@pytest.mark.long
 @pytest.mark.data
 def test_every_caption_and_photograph_gets_the_vector_of_torch(encoder, ours):
     """A sample of both test sets; `scripts/export_default --check` compares more."""

@@ -18,6 +18,7 @@ from encoders import ColourEncoder
 from PIL import Image
 from serving import CAT, ELEPHANT
 from test_web import FOUND, REFUSED, address, app_of, asked, calm, index, ready
+from tiers import long
 
 from avow.retrieval.answer import HowMany
 from avow.retrieval.indexing import index_folders, make_empty
@@ -43,7 +44,7 @@ def test_scripts_stay_small():
     assert sum(file.stat().st_size for file in WEB.glob("*.js")) <= LONGEST
 
 
-@pytest.mark.parametrize("width", [PHONE, 1280])
+@pytest.mark.parametrize("width", [PHONE, long(1280)])
 def test_everybody_can_use_it(visit, address, width):
     """WCAG 2.2 AA as far as axe-core can tell: home, answers, a picture, the index; twice."""
     seen = visit(f"{address}/", width=width)

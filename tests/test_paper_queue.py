@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import BinaryIO
 
 import pytest
+from every import every
 from samples import small_recipe, write_precomp
 from test_training import as_toml
 
@@ -27,11 +28,9 @@ ENTRIES = json.loads((ROOT / "benchmarks/published/queue.json").read_text("utf-8
 STEPS = {"people", "averaging", "corruption", "answers"}
 
 
-@pytest.mark.parametrize(
-    "name", sorted({entry["recipe"] for entry in ENTRIES if "together" not in entry})
-)
-def test_every_recipe_of_the_queue_can_be_opened(name):
-    Recipe.open(*verdicts.split_changes(name))
+def test_every_recipe_of_the_queue_can_be_opened():
+    named = {entry["recipe"] for entry in ENTRIES if "together" not in entry}
+    every(sorted(named), lambda name: Recipe.open(*verdicts.split_changes(name)))
 
 
 def test_the_queue_names_every_run_once_and_averages_only_its_own():

@@ -13,6 +13,7 @@ from mapie.risk_control import BinaryClassificationController
 from mapie.risk_control.methods import get_r_hat_plus
 from scipy.integrate import trapezoid
 from scipy.stats import binom, norm
+from tiers import long
 
 from avow.core.errors import BadRecipe
 from avow.core.groups import halves, numbered, one_of_each, running_sums
@@ -166,14 +167,14 @@ def test_agrees_with_mapie_on_precision(seed):
 # --- kept -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("starts", [1, 2, 4])
+@pytest.mark.parametrize("starts", [1, long(2), 4])
 def test_promises_are_kept(starts):
     broken, coverage = exceedance(lambda s: answers(s, 800)[:2], 0.2, SETS, starts=starts)
     assert broken <= tolerated(SETS)
     assert coverage > (0.4 if starts == 1 else 0.5)  # at best 0.66
 
 
-@pytest.mark.parametrize("alike", [0.5, 0.95])
+@pytest.mark.parametrize("alike", [long(0.5), 0.95])
 @pytest.mark.parametrize("grouping", ["effective", "one"])
 def test_promises_about_groups_are_kept(alike, grouping):
     """Five captions of one image are no five queries."""
@@ -195,7 +196,7 @@ def hopeless(seed: int, alpha: float, alike: bool) -> tuple[np.ndarray, ...]:
 
 # members that differ in confidence are an easier case: it takes more sets to see it is one
 @pytest.mark.parametrize("alike", [True, pytest.param(False, marks=pytest.mark.long)])
-@pytest.mark.parametrize("alpha", [0.05, 0.2])
+@pytest.mark.parametrize("alpha", [long(0.05), 0.2])
 def test_nothing_is_promised_where_nothing_can_be(alike, alpha):
     """The hardest case for groups: all members alike, at the very rate tested."""
     made, naive = 0, 0

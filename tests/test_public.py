@@ -136,6 +136,7 @@ def test_audits_that_cannot_be_made_are_refused(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.slow
 def test_fold_models_audit_a_dataset_of_features(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -1,13 +1,13 @@
 """Recipes: every one that ships can be opened, and every mistake is named."""
 
 import pytest
+from every import every
 
 from avow.assembly.recipe import Recipe, header, names
 from avow.core.errors import BadRecipe, UnknownName
 
 
-@pytest.mark.parametrize("name", names())
-def test_every_recipe_builds_its_parts(name):
+def builds_its_parts(name: str) -> None:
     recipe = Recipe.open(name)
     assert recipe.build_loss().views in (1, 2)
     if recipe.method.get("text") != "bert":  # needs the hub
@@ -18,12 +18,19 @@ def test_every_recipe_builds_its_parts(name):
     assert Recipe.from_dict(name, recipe.to_dict()) == recipe
 
 
-@pytest.mark.parametrize("name", names())
-def test_every_header_says_command_and_result(name):
+def test_every_recipe_builds_its_parts():
+    every(names(), builds_its_parts)
+
+
+def says_command_and_result(name: str) -> None:
     text = header(name)
     commands = ("avow train " + name, "make sample")
     assert any(command in text for command in commands)
     assert any(word in text for word in ("rSum", "Nothing is claimed", "Paper"))
+
+
+def test_every_header_says_command_and_result():
+    every(names(), says_command_and_result)
 
 
 def test_there_is_a_recipe_for_every_method_and_loss_on_flickr8k():

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from every import every
 
 from avow.assembly.recipe import Recipe
 from benchmarks.pages import PAPERS, RESULTS, acmnet, figures, papers, plots, readme, verdicts
@@ -70,10 +71,12 @@ RECIPES = sorted(
 )
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_what_an_item_of_a_paper_needs_can_be_trained(recipe):
-    name, *changes = recipe.split("+")
-    Recipe.open(name, changes).build_loss()
+def test_what_an_item_of_a_paper_needs_can_be_trained():
+    def check(recipe: str) -> None:
+        name, *changes = recipe.split("+")
+        Recipe.open(name, changes).build_loss()
+
+    every(RECIPES, check)
 
 
 def rows_of(table: dict) -> dict[str, dict]:
@@ -107,15 +110,19 @@ def test_what_a_paper_printed_adds_up_but_for_four_rows():
 
 
 EQUATIONS = [
-    pytest.param(equation, id=f"{paper} {equation['no']}")
+    (paper, equation)
     for paper in ("tcl", "tcvse", "acmnet", "decl", "uncertainty")
     for equation in papers.published(paper)["equations"]
 ]
 
 
-@pytest.mark.parametrize("equation", EQUATIONS)
-def test_an_equation_has_its_file_and_the_tests_that_meet_it(equation):
-    """Or says why it has none."""
+def test_an_equation_has_its_file_and_the_tests_that_meet_it():
+    every(EQUATIONS, is_met)
+
+
+def is_met(one: tuple[str, dict]) -> None:
+    """Or says why not."""
+    _, equation = one
     if not equation["where"]:
         assert equation["why"] and not equation["shown"]
         return
@@ -231,11 +238,13 @@ def sentences(path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_no_figure_is_typed_into_a_page(path):
+def test_no_figure_is_typed_into_a_page():
     keys = re.compile(r"0|0\.\d")  # shares of wrong pairs, as the files name them
     typed = [
-        text for text in sentences(path) if TYPED.search(text) and not keys.fullmatch(text)
+        (path.name, text)
+        for path in MODULES
+        for text in sentences(path)
+        if TYPED.search(text) and not keys.fullmatch(text)
     ]
     assert typed == []
 

@@ -62,7 +62,7 @@ def test_regions_are_dropped_where_it_does_not(data, tmp_path, monkeypatch):
     assert not (visual.features == 1e-8).any()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sgr_with_bert_learns_by_tcl(data, tmp_path, small_bert):
     """The row of TCL's tables that its published system cannot build."""
     content = small_recipe(data, epochs=2, lr=0.01, words_changed=0.0, regions_changed=0.0)

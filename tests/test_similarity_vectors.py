@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_sgraf import plain_scores
 from samples import SIZES, regions, tokens
+from tiers import long
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -147,7 +148,7 @@ def test_place_norm_learns_from_what_is_present():
     assert norm.running_mean[2:].tolist() == [0, 0] and norm.running_var[2:].tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("most", [1, 400, 10**6])
+@pytest.mark.parametrize("most", [1, 400, long(10**6)])
 def test_gradient_of_projected_gaps(most):
     torch.manual_seed(0)
     shapes = (3, 4, 2), (3, 2, 5), (4, 5)

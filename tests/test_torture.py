@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tiers import long
 
 import benchmarks.torture
 from avow.core import folder
@@ -42,6 +43,8 @@ FORKS: dict[str, tuple[str, ...]] = {
 """Promises that start processes, each in one of its own, with what is tried here."""
 ELSEWHERE = ("shared_stores",)
 """Promises whose short form is in `test_stores`, for every store that is there."""
+REPEATED = ("damage", "one_state")
+"""Whose short forms are `test_damage` with `test_damage_model`, and in `test_indexing`."""
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the proofs use what Linux has")
 
 
@@ -56,7 +59,10 @@ def test_every_promise_has_a_short_form_and_says_what_it_is():
 @linux
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # a damaged picture or a torn file may warn as it likes
-@pytest.mark.parametrize("name", sorted(TRIES.keys() - ELSEWHERE))
+@pytest.mark.parametrize(
+    "name",
+    [long(name) if name in REPEATED else name for name in sorted(TRIES.keys() - ELSEWHERE)],
+)
 def test_a_promise_is_kept(tmp_path, name, monkeypatch):
     module, count = folder.find(benchmarks.torture, name), TRIES[name]
     count *= 1 if name in FORKS else LONG

@@ -32,7 +32,7 @@ def address(index):
         yield where
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_model_that_ships_with_avow_answers_and_refuses(visit, index, tmp_path):
     """No stand-in anywhere: its own model, its own trust, the same photographs."""
     index_folders([index.parent / "pictures"], index=tmp_path, encoder=open_encoder())

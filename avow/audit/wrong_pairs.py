@@ -27,6 +27,7 @@ from avow.core.false_discovery import chance_of_right
 PARTS = 3
 BINS = 255
 ROUNDS = 2
+TREES = 80
 _FEWEST = 1.0  # right pairs to learn from
 _LEAF = 40  # examples in each leaf of a tree
 _RAREST = 1e-4  # of each kind: what is never seen must stay possible
@@ -145,7 +146,7 @@ def _binned(
 def _trees(names: list[str], examples: int, seed: int) -> HistGradientBoostingClassifier:
     sense = [(name in RISING) - (name in FALLING) for name in names]
     return HistGradientBoostingClassifier(
-        max_iter=80,
+        max_iter=TREES,
         learning_rate=0.1,
         max_leaf_nodes=8,
         min_samples_leaf=min(_LEAF, examples // 4),  # a few dozen pairs need a cut too

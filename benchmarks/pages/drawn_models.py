@@ -1,12 +1,9 @@
 """What models drawn by dropout gave, and the claims of Hama et al. that it meets."""
 
-import statistics
-
 from benchmarks.pages import figures
 from benchmarks.pages.figures import Document
 from benchmarks.pages.verdicts import Comparison, not_yet, published
 
-STUDY = "trust_flickr8k_vse_infty_tcl_dropout"
 DROPOUT = "papers/dropout"
 """Runs in the set-up of the paper, each with many drawn models."""
 SHORT = "+train.epochs=18+train.decay_after=6+train.decay_every=6"
@@ -31,8 +28,6 @@ OTHERS = {
 }
 COLDEST = f"{1 / 1000:g}"
 """The temperature of U_p where its name says none."""
-LEVEL = 95 / 100
-"""Of the recorded intervals."""
 NOT_YET = not_yet("uncertainty", "Table 1")
 
 
@@ -41,28 +36,13 @@ def drawn(recipe: str = VSEPP) -> list[Document]:
     return figures.afterwards(DROPOUT, recipe, "averaging")
 
 
-def study(query: str) -> Document:
-    return figures.load(STUDY)["summary"][query]
-
-
 def area(query: str, measure: str, column: str, recipe: str = VSEPP) -> list[float] | None:
     """Area under the curve of rejection, of every seed; chance is that of no rejection."""
-    if recipe == TRAINED:
-        found = study(query)["measures"][measure]["area"] if measure else study(query)["chance"]
-        return [found[column]["mean"]]
     rows = [
         seed[query]["areas"].get(measure) if measure else seed[query]["chance"]
         for seed in drawn(recipe)
     ]
     return [row[column] for row in rows] if rows and all(rows) else None
-
-
-def error(query: str, column: str) -> float:
-    """Standard error of a recall over redrawn images: of an area it is about the same."""
-    way = "text_to_image" if query == "text" else "image_to_text"
-    (run,) = [run for run in figures.load("flickr8k")["runs"] if run["recipe"] == TRAINED]
-    low, high = run["rows"][-1]["intervals"][f"{way}.{column}"]
-    return (high - low) / (2 * statistics.NormalDist().inv_cdf(1 - (1 - LEVEL) / 2))
 
 
 PAIRS = {
@@ -82,7 +62,6 @@ def reliability(recipe: str = VSEPP, case: str = NEAREST, of: str = "") -> list[
                 cut = column.upper().replace("R", "R@")
                 theirs = there[one][way][place] - there[other][way][place]
                 better, worse = (area(query, MEASURES[x], column, recipe) for x in (one, other))
-                usual = error(query, column) / 2**0.5 if recipe == TRAINED else None
                 named = f"{of}{way} retrieval, {cut}: {claim}"
                 found.append(
                     Comparison(
@@ -90,7 +69,6 @@ def reliability(recipe: str = VSEPP, case: str = NEAREST, of: str = "") -> list[
                         theirs,
                         better,
                         worse,
-                        usual=usual,
                         otherwise=NOT_YET,
                         unit="area",
                     )

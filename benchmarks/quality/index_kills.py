@@ -7,7 +7,6 @@ another while; in between, files are added, changed, moved and deleted. At the e
 once undisturbed, and the index is compared with the folder and with an index made in one go.
 """
 
-import argparse
 import os
 import random
 import signal
@@ -21,18 +20,13 @@ import numpy as np
 from PIL import Image
 
 from avow.retrieval.library import Library
-from benchmarks._report import keep
+from benchmarks._report import keep, sizes_parser
 
 ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--files", type=int, default=400)
-    parser.add_argument("--videos", type=int, default=20, help="of these files")
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
+    chosen = sizes_parser(__doc__, kills=50, files=400, videos=20, seed=0).parse_args()
     with tempfile.TemporaryDirectory() as name:
         figures = killed(Path(name), chosen.kills, chosen.files, chosen.seed, chosen.videos)
     figures["videos"] = chosen.videos

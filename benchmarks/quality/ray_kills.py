@@ -9,7 +9,6 @@ disturbed: the same items with the same numbers, the same vectors to the bit, th
 unreadable files.
 """
 
-import argparse
 import os
 import random
 import signal
@@ -31,14 +30,9 @@ PATIENCE = 600.0  # seconds: it only ends what would hang
 
 
 def main() -> None:
-    from benchmarks._report import keep
+    from benchmarks._report import keep, sizes_parser
 
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--shards", type=int, default=60)
-    parser.add_argument("--pictures", type=int, default=8, help="of one shard")
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
+    chosen = sizes_parser(__doc__, kills=30, shards=60, pictures=8, seed=0).parse_args()
     with tempfile.TemporaryDirectory() as name, nodes(2) as cluster:
         data = write_data(Path(name), chosen.shards, chosen.pictures)
         figures = killed(Path(name), data, cluster, chosen.kills, random.Random(chosen.seed))

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import Any
 
+from benchmarks.serving._threads import Running
+
 CLIENTS = 3
 SECONDS = 60.0
 """How long a client waits for an answer."""
@@ -29,7 +31,7 @@ class Seen:
     right: bool = True
 
 
-class Load:
+class Load(Running):
     """Searches with known answers and ticks, from several threads, until it is stopped."""
 
     def __init__(self, address: str, known: Mapping[str, Answer], item: int, mark: str):
@@ -37,28 +39,18 @@ class Load:
         self.seen: list[Seen] = []
         self.kept: set[str] = set()
         """Ticks that the server said it had kept."""
-        self._lock, self._stop = Lock(), Event()
+        self._lock, self._ended = Lock(), Event()
         self._threads = [Thread(target=self._work, args=[one]) for one in range(CLIENTS)]
-
-    def __enter__(self) -> "Load":
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
 
     def _work(self, client: int) -> None:
         texts, number = list(self.known), client
-        while not self._stop.is_set():
+        while not self._ended.is_set():
             if number % 3 == 0:
                 self._tick(f"{self.mark} {client} {number}")
             else:
                 self._search(texts[number % len(texts)])
             number += 1
-            self._stop.wait(0.02)
+            self._ended.wait(0.02)
 
     def _search(self, text: str) -> None:
         began = time.monotonic()

@@ -13,6 +13,8 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
+from benchmarks.serving._threads import Running
+
 ASK_EVERY = 0.5
 """Seconds between two questions whether a server is ready."""
 ASK_SECONDS = 3.0
@@ -23,7 +25,7 @@ _HOP = ("connection", "transfer-encoding", "content-length", "keep-alive")
 Answer = tuple[int, list[tuple[str, str]], bytes]
 
 
-class Proxy:
+class Proxy(Running):
     """Listens on this machine; `servers` are addresses such as ("10.77.1.2", 8080)."""
 
     def __init__(self, servers: Sequence[tuple[str, int]]):
@@ -66,17 +68,12 @@ class Proxy:
             for place in range(len(self.servers))
         ]
 
-    def __enter__(self) -> "Proxy":
-        for thread in self._threads:
-            thread.start()
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._server.shutdown()
-        for thread in self._threads:
-            thread.join()
+        super().__exit__(*_)
         self._server.server_close()
+
+    def _let_go(self) -> None:
+        self._server.shutdown()
 
     def answer(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         first = next(self._turn)

@@ -431,31 +431,50 @@ def test_pairs_shares_must_sum_to_one(tmp_path):
     )
 
 
-def test_pairs_missing_column(tmp_path):
-    path = tmp_path / "shop.csv"
-    path.write_text("image,text\nkite.jpg,A kite\n")
-    assert refusal(lambda: pairs.build(root=str(path))) == (
-        f"There is no column 'caption' at line 2 of '{path}'. It has: image, text. "
-        "Rename it, or set caption_column."
-    )
+def refused_table(path: Path, content: str) -> str:
+    """With which words a table of pairs is refused; the table is PATH in them."""
+    path.write_text(content)
+    return refusal(lambda: pairs.build(root=str(path))).replace(str(path), "PATH")
 
 
-def test_pairs_empty_cell(tmp_path):
-    path = tmp_path / "shop.csv"
-    path.write_text("image,caption\nkite.jpg,A kite\ngull.jpg,\n")
-    assert refusal(lambda: pairs.build(root=str(path))) == (
-        f"The column 'caption' is '' at line 3 of '{path}'. Expected some text. Fill "
-        "it in or remove the row."
-    )
-
-
-def test_pairs_image_in_two_splits(tmp_path):
-    path = tmp_path / "shop.csv"
-    path.write_text("image,caption,split\nk.jpg,A kite,train\nk.jpg,Kite,test\n")
-    assert refusal(lambda: pairs.build(root=str(path))) == (
-        f"The image 'k.jpg' in '{path}' is in the splits 'train' and 'test'. Expected "
-        "every image in one split. Give all its rows the same split."
-    )
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        (
+            "shop.csv",
+            "image,text\nkite.jpg,A kite\n",
+            "There is no column 'caption' at line 2 of 'PATH'. It has: image, text. "
+            "Rename it, or set caption_column.",
+        ),
+        (
+            "shop.csv",
+            "image,caption\nkite.jpg,A kite\ngull.jpg,\n",
+            "The column 'caption' is '' at line 3 of 'PATH'. Expected some text. Fill "
+            "it in or remove the row.",
+        ),
+        (
+            "shop.csv",
+            "image,caption,split\nk.jpg,A kite,train\nk.jpg,Kite,test\n",
+            "The image 'k.jpg' in 'PATH' is in the splits 'train' and 'test'. Expected "
+            "every image in one split. Give all its rows the same split.",
+        ),
+        (
+            "shop.jsonl",
+            '{"image": "k.jpg", "caption": "A kite"}\n{"image": }\n',
+            "The file 'PATH' is not JSON at line 2, column 11 (Expecting value). "
+            "Expected one JSON object per line. Correct that line.",
+        ),
+        (
+            "shop.jsonl",
+            "[1]\n",
+            "The file 'PATH' holds '[1]' at line 1. Expected one JSON object per line. "
+            "Correct that line.",
+        ),
+    ],
+    ids=["missing column", "empty cell", "two splits", "malformed line", "no object"],
+)
+def test_pairs_that_cannot_be_read(tmp_path, name, content, words):
+    assert refused_table(tmp_path / name, content) == words
 
 
 @pytest.mark.parametrize("said", ["true", "yes"])
@@ -474,15 +493,6 @@ def test_pairs_image_meant_to_be_in_two_splits(tmp_path, said):
     assert splits["test"].captions == ("Kite", "A gull")
 
 
-def test_pairs_malformed_line(tmp_path):
-    path = tmp_path / "shop.jsonl"
-    path.write_text('{"image": "k.jpg", "caption": "A kite"}\n{"image": }\n')
-    assert refusal(lambda: pairs.build(root=str(path))) == (
-        f"The file '{path}' is not JSON at line 2, column 11 (Expecting value). "
-        "Expected one JSON object per line. Correct that line."
-    )
-
-
 @pytest.mark.parametrize(
     ("row", "why"),
     [
@@ -492,10 +502,9 @@ def test_pairs_malformed_line(tmp_path):
     ],
 )
 def test_pairs_line_that_is_no_csv(tmp_path, row, why):
-    path = tmp_path / "shop.csv"
-    path.write_text(f"image,caption\nk.jpg,A kite\n{row}\n")
-    assert refusal(lambda: pairs.build(root=str(path))) == (
-        f"The file '{path}' is not CSV at line 3 ({why}). Expected a field per column, and "
+    content = f"image,caption\nk.jpg,A kite\n{row}\n"
+    assert refused_table(tmp_path / "shop.csv", content) == (
+        f"The file 'PATH' is not CSV at line 3 ({why}). Expected a field per column, and "
         'quotes around a text with commas in it: "so, and so". Correct that line.'
     )
 
@@ -504,15 +513,6 @@ def test_pairs_suffix_in_capitals(tmp_path):
     path = tmp_path / "shop.JSONL"
     path.write_text('{"image": "k.jpg", "caption": "A kite", "split": "train"}\n')
     assert pairs.build(root=str(path)).splits["train"].captions == ("A kite",)
-
-
-def test_pairs_line_that_is_no_object(tmp_path):
-    path = tmp_path / "shop.jsonl"
-    path.write_text("[1]\n")
-    assert refusal(lambda: pairs.build(root=str(path))) == (
-        f"The file '{path}' holds '[1]' at line 1. Expected one JSON object per line. "
-        "Correct that line."
-    )
 
 
 # --- precomp ------------------------------------------------------------------------
