@@ -462,7 +462,7 @@ def test_a_calibration_is_forgotten_on_purpose(command, colours, place, calibrat
 def test_a_judged_search_on_the_command_line(command, colours, place, calibrated):
     code, out, _ = command("search", CLEAR, "-k", "3", "--index", place / "index")
     lines = out.splitlines()
-    assert code == 0 and lines[0].startswith("Answer; that one of these fits: ")
+    assert code == 0 and lines[0].startswith("Answer; that one of these 3 fits: ")
     assert " %. Two pictures fit equally well, each with about 8" in lines[0]
     assert " pictures fit (" in lines[0]
     assert lines[1].split() == ["P(relevant)", "similarity", "path"] and " %" in lines[2]

@@ -117,3 +117,6 @@ def test_the_shipped_model_says_which_features_it_needs(command, tmp_path, monke
     assert code == 1 and err.startswith("avow: There are no features for 'default/photographs'")
     assert "avow features flickr8k --run RUN, where RUN is its folder or 'default'." in err
     assert not [*tmp_path.rglob("study*.json")]
+    assert not (tmp_path / "trust").exists()  # it wrote nothing, so it leaves nothing
+    (tmp_path / "trust").mkdir()
+    assert command("trust", "default")[0] == 1 and [*(tmp_path / "trust").iterdir()] == []

@@ -1,13 +1,15 @@
 """Searches with the shipped model over the sample: verdicts hold for every form and every k."""
 
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
+from PIL import Image
 
 import avow
 from avow.data.readers import sample
 from avow.retrieval.answer import SearchResult
+from avow.retrieval.request import Page
 from avow.retrieval.search import Retriever
 
 
@@ -88,6 +90,41 @@ def test_pictures_that_ask_for_pictures_are_judged(retriever):
     best = (shown.hits or shown.near_misses)[0]
     assert best.id == cat.id and best.p_relevant is not None and best.p_relevant > 0.5
     assert cat.id not in [hit.id for hit in (*near.hits, *near.near_misses)]
+
+
+def test_a_picture_of_the_index_is_first_and_the_others_are_judged_as_similar(retriever):
+    cat = retriever.search("a cat", k=1).hits[0]
+    near, shown = retriever.similar(cat.id, k=5), retriever.search(image=cat.path, k=6)
+    first, *others = (*shown.hits, *shown.near_misses)
+    assert (first.id, first.rank, first.p_relevant) == (cat.id, 1, 0.999)
+    assert first.similarity == pytest.approx(1, abs=1e-4)
+    wanted = near.hits or near.near_misses
+    assert [hit.id for hit in others] == [hit.id for hit in wanted]
+    stated = [hit.p_relevant for hit in wanted]
+    assert [hit.p_relevant for hit in others] == pytest.approx(stated, abs=1e-5)
+    assert [hit.rank for hit in others] == [2, 3, 4, 5, 6]
+    assert (shown.verdict, shown.trust) == ("answer", 0.999)
+    assert asdict(shown.how_many) == pytest.approx(asdict(near.how_many), abs=1e-5)
+    assert shown.why == f"The first is the same picture. Of the others: {near.why}"
+    pages = [retriever.search(image=cat.path, k=Page(2, start)) for start in (0, 2, 4)]
+    seen = [hit for page in pages for hit in (*page.hits, *page.near_misses)]
+    assert [hit.id for hit in seen] == [cat.id, *(hit.id for hit in others)]
+    assert not retriever.search(image=cat.path, where="p>=1").hits
+    turned = Image.open(cat.path).rotate(180)  # another picture, however like it
+    assert "same picture" not in retriever.search(image=turned).why
+
+
+def test_few_hits_are_less_sure_than_the_verdict_which_is_for_ten(retriever):
+    """Words that match the numbers: what is stated of those shown, and what is answered."""
+    ten = retriever.search("a cat")
+    assert ten.heading == f"Answer; that one of these fits: {100 * ten.trust:.0f} %"
+    for trust, shown, heading in (
+        (0.65, 3, "Answer among the best ten; that one of these 3 fits: 65 %"),
+        (0.97, 3, "Answer; that one of these 3 fits: 97 %"),
+        (0.65, 1, "Answer among the best ten; that this one fits: 65 %"),
+    ):
+        assert replace(ten, trust=trust, hits=ten.hits[:shown]).heading == heading
+    assert retriever.search("a submarine under the ice").heading == "Nothing found"
 
 
 def test_answers_less_likely_than_asked_for_are_left_out(retriever):

@@ -85,10 +85,7 @@ def show_result(result: "SearchResult", screen: "Console", hint: str | None = No
     """Print the verdict, then the hits. hint: a line on what may have been meant."""
     from rich.text import Text
 
-    head, style = HEADS[result.verdict], _STYLES[result.verdict]
-    line = Text(f"{head}.", style)
-    if result.trust is not None and result.verdict not in EMPTY:
-        line = Text(f"{head}; that one of these fits: {100 * result.trust:.0f} %.", style)
+    line = Text(f"{result.heading}.", _STYLES[result.verdict])
     screen.print(line, Text(printable(result.why)))
     if result.understanding is not None and result.understanding.without is not None:
         screen.print(Text(f"Left out: {printable(result.understanding.without)}"))

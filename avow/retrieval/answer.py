@@ -7,9 +7,9 @@ from numpy import ndarray
 
 from avow.core.moments import Moment
 from avow.core.shapes import Float
-from avow.core.verdicts import Verdict
+from avow.core.verdicts import EMPTY, HEADS, Verdict
 from avow.retrieval.understanding import Understanding
-from avow.trust.coherence import Number
+from avow.trust.coherence import TEN, Number
 from avow.trust.policy import Judgements
 from avow.trust.top_k import SHOWN
 
@@ -152,6 +152,23 @@ class SearchResult:
     """How many items of the gallery fit, where the policy can say."""
     written: tuple[Hit, ...] = ()
     """Pictures in which the words of the query are written; no probability is stated."""
+
+    @property
+    def heading(self) -> str:
+        """The verdict, and the probability that one of those shown fits, as one line.
+
+        The verdict is for the best ten, however few are shown, so where it is "answer" and
+        fewer are less sure than that, the line says for how many it is.
+        """
+        head, shown = HEADS[self.verdict], len(self.hits)
+        if self.trust is None or self.verdict in EMPTY:
+            return head
+        these = "one of these fits"
+        if shown < min(TEN, self.uncertainty.K):
+            these = "this one fits" if shown == 1 else f"one of these {shown} fits"
+            ten = self.verdict == "answer" and self.how_many is not None
+            head = f"{head} among the best ten" if ten and self.trust < SURE else head
+        return f"{head}; that {these}: {100 * self.trust:.0f} %"
 
     def __repr__(self) -> str:
         from avow.retrieval.notebook import short  # every search would wait for its imports

@@ -115,6 +115,21 @@ def partial_answers(
     return [result_of(*pair, nobody, {}) for pair in zip(requests, judged, strict=True)]
 
 
+def nothing_there(library: OpenIndex, request: Request) -> SearchResult:
+    """What is said where no item can be an answer, because there is none or by a filter."""
+    what = "picture" if request.kind == "image" else "text"
+    why = (
+        f"There is no {what} in this index yet; `avow index FOLDER` adds some."
+        if request.where is None or not library.count(None, request.kind)
+        else f"No {what} passes the filter."
+    )
+    nobody = Uncertainty(None, 0, library.manifest["tau"], library.manifest["kind"])
+    understanding = request.understanding
+    return SearchResult(
+        request.query, "nothing_found", None, nobody, why, understanding=understanding
+    )
+
+
 def _read_at_once(library: OpenIndex, parts: list[_Part]) -> ReadItems:
     """Gives items that all queries together have been read for."""
     wanted = [

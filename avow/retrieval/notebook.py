@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from avow.core.errors import AvowError
 from avow.core.photographs import open_photograph, upright_rgb
-from avow.core.verdicts import HEADS
 from avow.reports.page import render
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ def html_of(result: "SearchResult") -> str:
     hits = result.hits or result.near_misses
     return render(
         "search_result.html",
-        head=HEADS[result.verdict],
         result=result,
         nearest=not result.hits and bool(result.near_misses),
         shown=[(hit, _picture(hit)) for hit in hits[:SHOWN]],

@@ -29,7 +29,14 @@ from avow.retrieval.encoders.opening import open_encoder, open_recorded
 from avow.retrieval.explain import Explanation, explain
 from avow.retrieval.gallery import Gallery, QueryScores
 from avow.retrieval.item_pictures import open_item
-from avow.retrieval.judging import Judged, judge, partial_answers, result_of, unjudged
+from avow.retrieval.judging import (
+    Judged,
+    judge,
+    nothing_there,
+    partial_answers,
+    result_of,
+    unjudged,
+)
 from avow.retrieval.leaving_out import probability_of
 from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.opening import open_library
@@ -44,6 +51,7 @@ from avow.retrieval.question import (
 )
 from avow.retrieval.ranking import Ranked, rank, score
 from avow.retrieval.request import Page, Request, of_queries, written_hits
+from avow.retrieval.same_picture import is_inside, itself_first
 from avow.retrieval.where import Where
 from avow.trust.policy import Policy
 
@@ -287,7 +295,9 @@ class Retriever:
             if ranked.missing:
                 return partial_answers(self.library, requests, ranked)
             if not ranked.ids.size:
-                return [self._nothing(request) for request in requests]
+                return [nothing_there(self.library, request) for request in requests]
+            if is_inside(first, ranked):
+                return [itself_first(first, ranked, self.library.items, self._answer)]
             between = time.perf_counter()
             scores = score(self.library, requests, ranked)
             judged = self._judge(requests, ranked, scores)
@@ -364,20 +374,6 @@ class Retriever:
         tau, kind = self.library.manifest["tau"], self.library.manifest["kind"]
         every = scores.uncertainty(tau, kind).tolist()
         return [Uncertainty(u, scores.gallery, tau, kind) for u in every]
-
-    def _nothing(self, request: Request) -> SearchResult:
-        what = "picture" if request.kind == "image" else "text"
-        why = (
-            f"There is no {what} in this index yet; `avow index FOLDER` adds some."
-            if request.where is None or not self.library.count(None, request.kind)
-            else f"No {what} passes the filter."
-        )
-        manifest = self.library.manifest
-        nobody = Uncertainty(None, 0, manifest["tau"], manifest["kind"])
-        understanding = request.understanding
-        return SearchResult(
-            request.query, "nothing_found", None, nobody, why, understanding=understanding
-        )
 
     def _load(self, path: Path) -> Policy:
         stamp = path.stat().st_mtime_ns

@@ -9,7 +9,8 @@ split is judged. A run whose study is in the folder already is not studied again
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -71,35 +72,52 @@ def study_runs(
     judgements = None if plan.judgements is None else read_judgements(plan.judgements)
     if plan.objects is not None:
         read_objects(plan.objects)
-    out.mkdir(parents=True, exist_ok=True)
     blocks = blocks or Blocks()
     together: dict[Path, dict[Query, np.ndarray]] = {}
     studies, pictures = [], {}
-    for run in runs:
-        file = out / f"study-{_key(run, runs, plan)}.json"
-        study = _stored_study(file)
-        if study is None:
-            material = prepare(run, plan, device, blocks, progress)
-            others = [
-                _averaged(other, material, together, device, blocks, plan.allow_code)
-                for other in runs
-                if other != run
-            ]
-            study, policies = study_run(
-                run, material, plan, others, judgements, blocks, progress
-            )
-            write_document(file, study)
-            for name, policy in policies.items():
-                policy.save(out / f"trust-{run.name}-{name}.json")
-            # a search with one of these policies needs the same reference queries
-            bank = {"texts": [text for text in material.training.captions if text]}
-            write_document(out / "bank.json", bank)
-            study = read_document(file)
-        studies.append(study)
-        pictures |= study.pop("pictures", {})
+    with _made(out):
+        for run in runs:
+            file = out / f"study-{_key(run, runs, plan)}.json"
+            study = _stored_study(file)
+            if study is None:
+                material = prepare(run, plan, device, blocks, progress)
+                others = [
+                    _averaged(other, material, together, device, blocks, plan.allow_code)
+                    for other in runs
+                    if other != run
+                ]
+                study, policies = study_run(
+                    run, material, plan, others, judgements, blocks, progress
+                )
+                write_document(file, study)
+                for name, policy in policies.items():
+                    policy.save(out / f"trust-{run.name}-{name}.json")
+                # a search with one of these policies needs the same reference queries
+                bank = {"texts": [text for text in material.training.captions if text]}
+                write_document(out / "bank.json", bank)
+                study = read_document(file)
+            studies.append(study)
+            pictures |= study.pop("pictures", {})
     write_text(out / "study.json", json.dumps({"studies": studies}, indent=1))
     page = write_report(studies, out, lambda name: _file(pictures.get(name)))
     return studies, page
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """A folder made first, so that one that cannot be is told before the long part.
+
+    Where that part fails and has put nothing into it, the folder goes again.
+    """
+    fresh = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # something is in it
+            for one in fresh:
+                one.rmdir()
+        raise
 
 
 def study_run(
