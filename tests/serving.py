@@ -112,14 +112,15 @@ def copy_of(index: Path, place: Path) -> Retriever:
 def write_pairs(pictures: Path, path: Path) -> Path:
     """Every caption of the sample with the picture it describes, as `avow calibrate` reads.
 
-    Their first words: reading captions to the end is what takes time.
+    Their first words: reading captions to the end is what takes time, and with fewer words
+    too many would be the same query.
     """
     lines = []
     for part in ("train", "test"):
         split = open_sample().splits[part]
         for caption, image in zip(split.captions, split.image_of, strict=True):
             file = pictures / f"{(split.files or ())[image].stem}.jpg"
-            query = " ".join(caption.split()[:4])
+            query = " ".join(caption.split()[:5])
             lines.append(json.dumps({"query": query, "file": str(file)}))
     path.write_text("\n".join(lines), "utf-8")
     return path
