@@ -7,6 +7,7 @@ success either, so each one is named with its reason at the end of every run.
 import faulthandler
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 
@@ -87,6 +88,14 @@ def networks_opened_once(request: pytest.FixtureRequest) -> Iterator[None]:
         patch.setattr(onnx, "_opened", shipped_networks.opened)
         shipped_networks.open_models_once(patch)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def products_as_ever() -> Iterator[None]:
+    """A training leaves products as exact as its recipe asks; the next file has exact ones."""
+    yield
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_float32_matmul_precision("highest")
 
 
 @pytest.fixture

@@ -43,8 +43,8 @@ FORKS: dict[str, tuple[str, ...]] = {
 """Promises that start processes, each in one of its own, with what is tried here."""
 ELSEWHERE = ("shared_stores",)
 """Promises whose short form is in `test_stores`, for every store that is there."""
-REPEATED = ("damage", "one_state")
-"""Whose short forms are `test_damage` with `test_damage_model`, and in `test_indexing`."""
+REPEATED = ("damage",)
+"""Whose short forms are `test_damage` and `test_damage_model`."""
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the proofs use what Linux has")
 
 
