@@ -19,7 +19,7 @@ from avow.data.readers import sample
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.gallery import Gallery
 from avow.retrieval.indexing import index_folders
-from avow.retrieval.opening import open_library, open_shared
+from avow.retrieval.opening import open_library
 from avow.retrieval.ranking import rank, score
 from avow.retrieval.request import Page, Request
 from avow.retrieval.search import Retriever
@@ -293,18 +293,6 @@ def test_a_note_of_a_file_that_is_no_file_of_the_model_writes_nothing(place, fol
         library._store.note(f"{subject} ../outside.json", {"content": "written"})
         assert library.refresh()
         assert not (home / "../outside.json").exists() and not (home / "lost.json").exists()
-
-
-def test_a_reader_of_a_store_that_was_dropped_is_told(place, folder):
-    encoder = ColourEncoder()
-    index_folders([folder / "a"], index=place, encoder=encoder)
-    with open_library(place) as library:
-        library.check_reachable()
-        store = open_shared(place)
-        store.drop()
-        store.close()
-        with pytest.raises(WrongIndex, match="made anew with another model while it was open"):
-            library.check_reachable()
 
 
 def test_items_that_vanish_while_they_are_searched_are_not_answered_with(

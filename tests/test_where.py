@@ -281,19 +281,11 @@ def test_a_pattern_of_many_stars_goes_over_the_text_once():
     assert not matches("a" * 100_000, "?*" * 200 + "b")
 
 
-@pytest.mark.parametrize(
-    ("text", "pattern", "fits"),
-    [
-        ("Cat", "c?t", True),
-        ("cart", "c?t", False),
-        ("ca", "c?t", False),
-        ("red house by the sea", "*house*sea*", True),
-        ("red house by the road", "*house*sea*", False),
-        ("the sea, a house", "*house*sea*", False),
-    ],
-)
-def test_stars_and_question_marks(text, pattern, fits):
-    assert matches(text, pattern) is fits
+def test_stars_and_question_marks():
+    for text, fits in {"Cat": True, "cart": False, "ca": False}.items():
+        assert matches(text, "c?t") is fits
+    for text, fits in {"a house by the sea": True, "the sea, a house": False}.items():
+        assert matches(text, "*house*sea*") is fits
 
 
 def test_what_is_not_known_matches_no_pattern(link):
