@@ -195,6 +195,10 @@ def test_readers_see_what_writers_commit(place, folder, monkeypatch):
         request = Request({}, "text", encoder.encode_texts(["red"])[0], "image", Page(3))
         with pytest.raises(Unavailable, match="is read from a replica, which is behind"):
             score(library, [request], rank(library, gallery, [request]))
+        monkeypatch.setattr(library._store, "current", lambda: None)  # emptied by somebody
+        for asked in (library.refresh, library.check_reachable):
+            with pytest.raises(WrongIndex, match="made anew with another model while it was"):
+                asked()
 
 
 def test_two_writers_at_once_leave_what_one_would(place, folder):

@@ -170,10 +170,9 @@ def test_pictures_like_one_are_not_judged_by_vectors_that_are_cut(photos):
     """Two pictures lose more of their similarity than a text and a picture do."""
     run(photos, vectors="int8x256")
     encoder = ColourEncoder(bank=["red", "a blue thing", "green or white"])
-    encoder.home = photos.parent
-    (photos.parent / "trust-picture.json").write_text("of vectors that are whole")
     with Library.open(photos.parent / "index", encoder) as library:
         retriever = Retriever(library, encoder)
+        (retriever.model_folder / "trust-picture.json").write_text("for whole vectors")
         assert retriever.policy("picture") is None
         assert retriever.similar(int(library.find()[0])).verdict == "unjudged"
 
