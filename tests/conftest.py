@@ -92,10 +92,15 @@ def networks_opened_once(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def products_as_ever() -> Iterator[None]:
-    """A training leaves products as exact as its recipe asks; the next file has exact ones."""
+    """A training leaves products as exact as its recipe asks; the next file has exact ones.
+
+    On a processor without bfloat16, torch gives up oneDNN at the first product in it, for as
+    long as the process lasts, and rounds all later products in another way.
+    """
     yield
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_float32_matmul_precision("highest")
+        torch.backends.mkldnn.enabled = True
 
 
 @pytest.fixture

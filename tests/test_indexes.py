@@ -1,5 +1,6 @@
 """What every engine in `indexes/` must do, against plain numpy."""
 
+import json
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -208,6 +209,43 @@ def test_another_width_is_refused_on_opening(make, tmp_path):
         index.open(tmp_path / "kept", DIM + 1)
     with pytest.raises(WrongIndex, match="There is no"):
         index.open(tmp_path / "elsewhere", DIM)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda about: about | {"links": "32"}, "its settings are not those of such an index"),
+        (lambda about: about | {"kind": "ivf"}, "its settings are not those of such an index"),
+        (None, "there is no 'vectors.faiss'"),
+    ],
+)
+def test_a_faiss_index_of_other_settings_or_without_vectors_is_told(tmp_path, change, why):
+    pytest.importorskip("faiss")
+    index = folder.build(indexes, "faiss", dim=DIM)
+    index.add(numbers(*range(9)), some(9))
+    index.save(tmp_path / "ix")
+    about = tmp_path / "ix" / "faiss.json"
+    known = json.loads(about.read_text())
+    old = {key: known[key] for key in ("kind", "links", "effort")}  # without checksums
+    about.write_text(json.dumps(old))
+    assert len(type(index).open(tmp_path / "ix", DIM)) == 9
+    if change is None:
+        (tmp_path / "ix" / "vectors.faiss").unlink()
+    else:
+        about.write_text(json.dumps(change(old)))
+    with pytest.raises(WrongIndex, match=why):
+        type(index).open(tmp_path / "ix", DIM)
+
+
+def test_what_a_graph_does_not_reach_is_compared_one_by_one():
+    """Equal vectors are linked with each other alone: the graph falls apart."""
+    pytest.importorskip("faiss")
+    index = folder.build(indexes, "faiss", dim=DIM, kind="hnsw", links=2, effort=1)
+    rows = np.repeat(some(3), 200, axis=0)
+    index.add(np.arange(600), rows)
+    ids, scores = index.search(rows[:1], 600)
+    assert sorted(ids[0].tolist()) == list(range(600))
+    np.testing.assert_allclose(scores, plain(range(600), rows, rows[:1], 600)[1], rtol=1e-5)
 
 
 def test_the_fingerprint_tells_content_and_not_order(make):

@@ -1,12 +1,14 @@
 """When to answer, to check, to say "nothing found": planted truths come back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from avow.core.background import Background
 from avow.core.contracts import QueryBatch
-from avow.core.errors import WrongTrust
+from avow.core.errors import BadData, WrongTrust
 from avow.trust.calibration_queries import NOTHING_THERE, CalibrationQueries
 from avow.trust.fitting import fit_search_policy
 from avow.trust.gallery_sampling import ScoredQueries
@@ -202,3 +204,21 @@ def test_a_strange_query_is_noticed(policy):
     assert usual.odd is not None and unlike.odd is not None
     assert np.mean([Policy.is_odd(x) for x in usual.odd]) < 0.05
     assert all(Policy.is_odd(x) for x in unlike.odd)
+
+
+def test_queries_without_anything_relevant_teach_nothing():
+    with pytest.raises(BadData, match="No query has a relevant item"):
+        fit_search_policy([asking(3, matched=False)])
+
+
+def test_how_common_a_query_is_is_asked_for_where_it_is_read():
+    common = np.random.default_rng(0).normal(size=400)
+    askings = [replace(asking(seed), common=common) for seed in (1, 2)]
+    known = fit_search_policy(askings, model="one", style="text")
+    one = scored(18)
+    summary, _ = summarise(QueryBatch(one.similarity, 0, TAU, "exp", one.background))
+    words = np.full(400, 9)
+    with pytest.raises(BadData, match="reads how common a query is"):
+        known.judge(summary, words, model="one")
+    judged = known.judge(summary, words, common=common, model="one")
+    assert judged.probability.shape == (400, 10)

@@ -162,3 +162,24 @@ def test_a_later_format_is_named(tmp_path):
         "1 to 3). Expected a file written by `Policy.save`; calibrate again with "
         "`avow calibrate`."
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "change", "why"),
+    [
+        ("held", "correct", lambda rows: rows[1:], "cannot be read"),
+        ("held", "groups", lambda rows: rows[1:], "cannot be read"),
+        ("held", "anything", lambda _: [0.5], "cannot be read"),
+        ("probability", "weights", lambda row: row[1:], "inhomogeneous"),
+        ("probability", "names", lambda row: row[1:], "has other numbers than names"),
+        ("present", "scale", lambda row: [float("nan"), *row[1:]], "do not go together"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_told(part, key, change, why, tmp_path):
+    file = tmp_path / "policy.json"
+    opened("policy-1", True, tmp_path)
+    content = json.loads(file.read_text())
+    content.pop("checksum", None)
+    content[part][key] = change(content[part][key])
+    file.write_text(json.dumps(content))
+    assert why in refusal(lambda: Policy.load(file), WrongTrust)

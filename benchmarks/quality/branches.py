@@ -3,9 +3,10 @@
     python -m benchmarks.quality.branches [tests/test_api.py …] [--data FILE]
 
 The tests run under coverage.py, each file in a process of its own, all of them unless some are
-named, and the branches of four rooms are counted. A line that only another system or a missing
-package reaches counts as well. With --data what was reached is kept: a file of tests that was
-run before is not run again, so that the work can be stopped and done in parts.
+named, and the branches of four rooms are counted. What is reached in processes that a test
+starts counts, and so does, as missed, a line that only another system or a missing package
+reaches. With --data what was reached is kept: a file of tests that was run before is not run
+again, so that the work can be stopped and done in parts.
 """
 
 import argparse
@@ -29,6 +30,9 @@ ROOMS = {
 }
 SETTINGS = """[run]
 branch = True
+parallel = True
+patch = subprocess, _exit
+sigterm = True
 source = avow/retrieval,avow/api,avow/indexes,avow/trust
 data_file = {place}/data
 relative_files = True
@@ -65,7 +69,9 @@ def run_one(test: str, data: Path) -> None:
     words = ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", test]
     paths = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     _coverage(data, "run", "--data-file", f"{target}.part", *words, env=os.environ | paths)
-    Path(f"{target}.part").rename(target)
+    parts = map(str, data.glob(f"{target.name}.part.*"))
+    _coverage(data, "combine", "--data-file", f"{target}.whole", *parts)
+    Path(f"{target}.whole").rename(target)
 
 
 def reported(data: Path) -> dict[str, Any]:
