@@ -4,11 +4,13 @@ import csv
 import json
 import shutil
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from moving import write_video
 from search_samples import ColourEncoder, colours_of, save_pictures, toy_model
 from serving import PATIENT
 from test_cli import command
@@ -16,13 +18,14 @@ from test_cli import command
 from avow.api import create_app
 from avow.assembly.identity import search_fingerprint
 from avow.core.errors import BadData
+from avow.retrieval import labelled_queries
 from avow.retrieval import search as searching
 from avow.retrieval.answer import HowMany, in_words
 from avow.retrieval.calibrate import FEWEST, calibrate
 from avow.retrieval.encoders import opening
 from avow.retrieval.encoders.run import ModelEncoder
 from avow.retrieval.indexing import index_folders
-from avow.retrieval.labelled_queries import read_known, scored
+from avow.retrieval.labelled_queries import LabelledQueries, read_known, read_ticks, scored
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
 from avow.retrieval.store.catalogue import changing, open_catalogue
@@ -150,6 +153,14 @@ def test_too_few_are_a_sentence(place, tmp_path):
     )
 
 
+def test_queries_for_one_picture_calibrate_too(place, tmp_path):
+    """They cannot be told apart by their pictures, so each stands for itself."""
+    shutil.copytree(place / "index", tmp_path / "index")
+    rows = [(f"{asked_for(0)} number {number}", "red-000.png") for number in range(FEWEST)]
+    found = calibrate(open_at(tmp_path), write_csv(tmp_path / "pairs.csv", rows))
+    assert found.queries == FEWEST and found.after is not None
+
+
 def test_good_feedback_is_known_and_bad_is_not(tmp_path):
     save_pictures(tmp_path / "pictures", 6)
     index_folders(
@@ -165,6 +176,48 @@ def test_good_feedback_is_known_and_bad_is_not(tmp_path):
     retriever.feedback("blue", found.hits[1].id, True)
     retriever.feedback("blue", found.hits[1].id, None)
     assert read_known(retriever.library, None).right == {"red": {found.hits[0].id}}
+    gone = found.hits[1]
+    assert read_ticks(retriever.library)["red"] == {found.hits[0].id: True, gone.id: False}
+    Path(gone.path).unlink()
+    index_folders(
+        [tmp_path / "pictures"], index=tmp_path / "index", encoder=ColourEncoder(slips=SLIPS)
+    )
+    retriever.library.refresh()
+    assert read_ticks(retriever.library) == {"red": {found.hits[0].id: True}}
+
+
+def test_files_are_known_by_a_name_that_only_one_has(tmp_path):
+    for folder in ("a", "b"):
+        save_pictures(tmp_path / "files" / folder, 1)
+    write_video(tmp_path / "files" / "short.mp4", [("blue", 1)])
+    encoder = ColourEncoder(slips=SLIPS)
+    index_folders([tmp_path / "files"], index=tmp_path / "index", encoder=encoder)
+    names = ("red-000.png", "files/b/red-000.png", "short.mp4", "files/short.mp4")
+    path = write_csv(tmp_path / "pairs.csv", [(f"number {name}", name) for name in names])
+    with closing(open_at(tmp_path).library) as library:
+        known = read_known(library, path)
+        found = {
+            query: Path(item.path).relative_to(tmp_path)
+            for query, ids in known.right.items()
+            for item in library.items(sorted(ids))
+        }
+    assert known.lost == ["red-000.png"]  # which of the two?
+    assert found == {
+        "number files/b/red-000.png": Path("files/b/red-000.png"),
+        "number short.mp4": Path("files/short.mp4"),
+        "number files/short.mp4": Path("files/short.mp4"),
+    }
+
+
+def test_of_many_pictures_a_sample_is_scored_with_all_right_ones(place, monkeypatch):
+    monkeypatch.setattr(labelled_queries, "MOST", 30)
+    retriever = open_at(place)
+    known = LabelledQueries()
+    for number in (3, 150, 199):
+        known.add(f"number {number}", int(retriever.library.find()[number]))
+    asking = scored(retriever.library, retriever.encoder, known)
+    assert asking.scored.similarity.shape == (2, 3, 30)
+    assert asking.scored.match.sum(1).tolist() == [1, 1, 1]
 
 
 # --- what is fitted, and what it says of searches ---------------------------------------------
@@ -226,6 +279,13 @@ def test_a_filter_is_judged_anew(place, calibrated):
     assert few.uncertainty.K == 21
     name = "red-110.png"
     assert one[name].p_relevant != pytest.approx(other[name].p_relevant, abs=1e-3)
+
+
+def test_a_filter_that_every_answer_passes_leaves_them_all(place, calibrated):
+    retriever = open_at(place)
+    found = retriever.search(CLEAR, k=3)
+    least = min(hit.p_relevant for hit in found.hits)
+    assert retriever.search(CLEAR, k=3, where=f"p>={least / 2:.6f}").hits == found.hits
 
 
 def test_a_stricter_risk_answers_less(place, calibrated):

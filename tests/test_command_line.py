@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from avow.core.errors import MissingExtra
 from avow.retrieval.encoders.lazy import Deferred
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
+from avow.retrieval.store.lock import only_writer
 from avow.retrieval.tables import COLUMNS
 from avow.retrieval.watching import watch_folders
 
@@ -335,6 +337,8 @@ def test_watch_keeps_an_index_current(tmp_path):
     try:
         wait_until(lambda: len(reports) == 1)
         assert reports[0].new == 3
+        time.sleep(0.2)  # nothing happens, and nothing is told
+        assert len(reports) == 1
         (pictures / "deep").mkdir()
         picture(7).save(pictures / "deep" / "new.png")
         wait_until(lambda: sum(report.new for report in reports) == 4)
@@ -344,6 +348,31 @@ def test_watch_keeps_an_index_current(tmp_path):
         stop.set()
         thread.join()
     assert all(report.new or report.deleted for report in reports)
+
+
+def test_watch_waits_for_an_index_that_another_process_writes(tmp_path):
+    pytest.importorskip("watchfiles")
+    save_pictures(tmp_path / "pictures", 1)
+    index, encoder, reports, stop = tmp_path / "index", ColourEncoder(), [], threading.Event()
+    index_folders([tmp_path / "pictures"], index=index, encoder=encoder)
+    picture(7).save(tmp_path / "pictures" / "new.png")
+    tried = threading.Event()
+
+    def opened():
+        return tried.set() or encoder
+
+    def watched():
+        deferred = Deferred("colours", "", opened)
+        how = {"index": index, "encoder": deferred, "tell": reports.append, "quiet": 20}
+        watch_folders([tmp_path / "pictures"], stop=stop, **how)
+
+    with only_writer(index):
+        thread = threading.Thread(target=watched)
+        thread.start()
+        time.sleep(0.2)
+        stop.set()
+        thread.join()
+    assert reports == [] and not tried.is_set()
 
 
 def test_watch_without_its_package_says_what_to_install(command, tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from test_cli import command
 
 from avow.core import checksums
 from avow.core.errors import WrongIndex
+from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.store import row_blocks
@@ -541,6 +542,21 @@ def test_an_old_index_is_searched_and_then_upgraded(old, photos):
         assert len(library.feedback()) == 3
     overwrite(old / PLACE / "vectors.0", 0, b"\1\2\3\4")
     assert "vectors.0' is damaged" in told(old)
+
+
+def test_an_old_index_keeps_and_forgets_a_policy(old):
+    with Library.open(old) as library:
+        policy = old / PLACE / "trust-text.json"
+        policy.write_text("{}")
+        library.attach(policy)
+        library.check_attached("trust-text.json")
+        assert library.detach("trust-text.json") and not policy.exists()
+        assert not library.detach("trust-text.json")
+
+
+def test_an_old_index_is_never_taken_for_one_that_has_nothing_to_do(old, photos):
+    """Its checksums are to be added."""
+    assert unchanged([photos], old, Deferred("colours", "files", encoder)) is None
 
 
 def test_an_upgraded_catalogue_is_like_a_new_one(old, photos, index):

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors import safe_open
+from safetensors.numpy import save_file
 from samples import refusal
 from search_samples import PROCESSOR, picture, save_toy, save_two_towers, toy_model
 
@@ -85,6 +87,18 @@ def test_vectors_of_reference_queries_may_come_with_the_model(tmp_path, monkeypa
     packed = (place / "bank.safetensors").read_bytes()
     (place / "bank.safetensors").write_bytes(packed[:40])
     assert encoder.packed_bank() is None  # damaged
+
+
+def test_vectors_of_another_size_are_not_taken(tmp_path):
+    place = save_toy(tmp_path / "toy", bank=["a dog", "a cat"])
+    encoder = open_encoder(str(place))
+    bank.pack(encoder, place)
+    with safe_open(place / bank.VECTORS, "numpy") as packed:
+        parts = {name: packed.get_tensor(name) for name in packed.keys()}
+        about = packed.metadata()
+    save_file(parts | {"steps": parts["steps"][:1]}, place / bank.VECTORS, about)
+    (place / "checksums.json").unlink()
+    assert encoder.packed_bank() is None
 
 
 def test_vectors_of_other_weights_are_not_taken(tmp_path, ours):
@@ -208,6 +222,16 @@ def test_a_text_does_not_depend_on_its_neighbours(towers):
     together = found.encode_texts(TEXTS)
     alone = np.concatenate([found.encode_texts([text]) for text in TEXTS])
     np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+def test_whoever_ends_a_tokeniser_is_not_told_of_a_broken_model(towers, monkeypatch):
+    def ended(*_, **__):
+        raise KeyboardInterrupt
+
+    found = open_encoder(str(towers[1]))
+    monkeypatch.setattr(found, "words", ended)
+    with pytest.raises(KeyboardInterrupt):
+        found.encode_texts(TEXTS)
 
 
 def test_a_text_longer_than_the_model_reads_is_cut(towers):

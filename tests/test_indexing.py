@@ -578,6 +578,24 @@ def test_an_unknown_engine_is_told_at_once(photos, index):
     assert not index.exists()
 
 
+def test_a_batch_of_nothing_is_told_at_once(photos, index):
+    with pytest.raises(BadData, match=r"The batch is 0\. Expected at least one item at once"):
+        run(photos, index, batch=0)
+    assert not index.exists()
+
+
+@pytest.mark.parametrize("ocr", [None, False])
+def test_a_damaged_note_of_the_folders_is_told_and_written_anew(photos, index, ocr):
+    """Whatever is asked of it first: whether text is read, or the frame rate of videos."""
+    run(photos, index)
+    (index / "folders.json").write_text("{")
+    with pytest.raises(WrongIndex, match=r"folders\.json"):
+        run(photos, index, ocr=ocr)
+    assert run(photos, index, ocr=ocr, rebuild=True).new == 6
+    with Library.open(index) as library:
+        assert library.folders() == [str(photos)]
+
+
 def test_what_is_usual_comes_from_the_models_bank(photos, index):
     from avow.core.background import Background
 
@@ -635,8 +653,9 @@ def test_a_reader_whose_model_was_replaced_is_told(photos, index):
     run(photos, index)
     with Library.open(index) as library:
         run(photos, index, encoder=ColourEncoder(dim=16), rebuild=True)
-        with pytest.raises(WrongIndex, match="made anew with another model while it was open"):
-            library.refresh()
+        for asked in (library.refresh, library.check_reachable):
+            with pytest.raises(WrongIndex, match="made anew with another model while it was"):
+                asked()
 
 
 def test_a_reader_whose_rows_are_replaced_while_it_reads_asks_again(photos, index, monkeypatch):
@@ -953,6 +972,14 @@ def test_a_model_is_opened_only_for_something_to_encode(photos, index, tmp_path)
     (weights / "a").write_text("12")
     assert again().unchanged == 7 and len(opened) == 3, "the model may be another one now"
     assert unchanged([photos], index, Deferred("x", files_of(weights), open_encoder)) is None
+    model = Deferred.named(str(weights), open_encoder)
+    assert unchanged([photos], index, model).unchanged == 7
+    assert unchanged([photos], index, model, fps=2.0) is None  # videos are to be read again
+
+
+def test_a_model_of_the_hub_is_opened_by_its_name():
+    model = Deferred.named("someone/some-model", lambda name: f"opened {name}")
+    assert (model.files, model.open()) == ("", "opened someone/some-model")
 
 
 COMMAND = [sys.executable, "-m", "avow", "index"]

@@ -19,7 +19,7 @@ from avow.core.tokeniser import padded, token_ids
 from avow.data.captions import TokenTable
 from avow.data.readers.sample import build as open_sample
 from avow.data.wordpiece import WordPieces
-from avow.retrieval.encoders.onnx import DESCRIPTION, TEXT, VISUAL, OnnxEncoder
+from avow.retrieval.encoders.onnx import DESCRIPTION, TEXT, VISUAL, OnnxEncoder, _cores
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.encoders.run import ModelEncoder
 from avow.retrieval.explain import explain
@@ -239,3 +239,15 @@ def test_a_description_that_cannot_be_read(tmp_path, content):
     (tmp_path / DESCRIPTION).write_text(content)
     with pytest.raises(WrongCheckpoint, match="Expected format 1"):
         OnnxEncoder.open(tmp_path)
+
+
+def test_it_works_on_the_cores_that_it_may_use(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 5, 6}, raising=False)
+    told = {}
+    for wanted in ("2", "0", "many", ""):
+        monkeypatch.setenv("OMP_NUM_THREADS", wanted)
+        told[wanted] = _cores()
+    assert told == {"2": 2, "0": 3, "many": 3, "": 3}
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on a Mac
+    assert _cores() == 64

@@ -15,6 +15,7 @@ from avow.core.opinion import Opinion
 from avow.retrieval import gallery as galleries
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
+from avow.retrieval.open_index import Choice
 from avow.retrieval.question import ask, check_numbers
 from avow.retrieval.search import Retriever
 from avow.trust.evidence_sum import evidence_sum
@@ -381,3 +382,11 @@ def test_feedback_is_kept(place):
 def test_feedback_on_nothing_is_refused(retriever):
     with pytest.raises(BadQuery, match="There is no item 99999"):
         retriever.feedback("red", 99999, True)
+
+
+def test_a_gallery_whose_sample_is_gone_has_nothing_behind_the_hits():
+    """Between two questions to a store that others write to."""
+    none = np.empty(0, np.int64)
+    choice = Choice(900, True, none, None, "image")
+    gallery = galleries.Gallery(choice, np.empty((0, 4), np.float32), None)
+    assert gallery.left(np.array([[3, 1], [2, 5]])).shape == (2, 0)

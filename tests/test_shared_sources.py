@@ -1,5 +1,6 @@
 """Tars, Parquet and folders in units to a shared store: the items that a folder would have."""
 
+import sys
 from functools import partial
 
 import pyarrow
@@ -7,12 +8,17 @@ import pyarrow.parquet
 import pytest
 from databases import store_on
 from encoders import ColourEncoder
+from test_sources import web_folder
 
+from avow.core.errors import MissingExtra
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.item_pictures import open_item
 from avow.retrieval.opening import open_library
 from avow.retrieval.sharding import plan
+from avow.retrieval.sharding.cluster import Cluster
 from benchmarks.quality._equal_indexes import png, write_folder, write_tar
+
+__all__ = ["web_folder"]  # the fixture
 
 
 @pytest.fixture(params=["postgres", pytest.param("milvus", marks=pytest.mark.long)])
@@ -128,6 +134,32 @@ def test_a_run_that_is_stopped_says_so_and_forgets_nothing(both, tmp_path, monke
         (photos / f"{number}.png").write_bytes(png(number))
     stopped = run(in_units=True, progress=seen.append, stop=lambda: len(seen) > 6)
     assert stopped.stopped and stopped.deleted == 0
+    at_once = run(in_units=True, stop=lambda: True)
+    assert at_once.stopped and (at_once.new, at_once.deleted) == (0, 0)
     assert (seen[0].done, seen[0].total) == (0, 9)
     report = run(in_units=True)
     assert not report.stopped and (report.deleted, report.new + report.unchanged) == (1, 17)
+
+
+def test_files_of_which_a_server_tells_no_change_are_read_again(
+    both, web_folder, tmp_path, monkeypatch
+):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    url = f"{web_folder}/00000.png"
+    assert both([url])[:4] == (1, 0, 0, 0)
+    assert both([url])[:4] == (0, 0, 0, 1)
+    (tmp_path / "web" / "00000.png").write_bytes(png(5))
+    assert both([url])[:4] == (0, 1, 0, 0)
+
+
+def test_without_ray_the_extra_is_named(both, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    write_tar(tmp_path / "0.tar", {"a.png": png(1)})
+    with pytest.raises(MissingExtra, match=r"pip install 'avow\[ray\]'"):
+        index_folders(
+            [f"{tmp_path}/0.tar"],
+            index=both.store,
+            encoder=ColourEncoder(),
+            cluster=Cluster("auto", "default"),
+        )

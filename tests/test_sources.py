@@ -1,24 +1,35 @@
 """Sources of an index beside folders: tars, Parquet, URLs; and runs that are cut off."""
 
 import http.server
+import os
+import shutil
+import sys
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 from encoders import ColourEncoder
+from moving import write_video
 from shard_samples import s3_server
 
 from avow.cli import app
 from avow.core import storage, web
-from avow.core.errors import BadData, MissingExtra, Unavailable
+from avow.core.errors import BadData, BadQuery, MissingExtra, Unavailable
 from avow.retrieval.indexing import index_folders
-from avow.retrieval.item_pictures import open_item
+from avow.retrieval.item_pictures import bytes_elsewhere, open_item
 from avow.retrieval.library import Library
 from avow.retrieval.sharding import plan
+from avow.retrieval.sharding.cluster import Cluster
+from avow.retrieval.sharding.here import Here, Parts
 from avow.retrieval.sharding.opening import kind_of, only_folders
+from avow.retrieval.sharding.part import packed
+from avow.retrieval.sharding.single import picture_bytes
+from avow.retrieval.store.reading import too_large
 from benchmarks.quality._equal_indexes import contents, png, write_folder, write_tar
 
 
@@ -134,6 +145,129 @@ def test_parquet_without_pictures_is_told(tmp_path, index):
     )
 
 
+def test_parquet_with_pictures_as_the_datasets_library_keeps_them(tmp_path, index):
+    path = tmp_path / "0.parquet"
+    rows = {"image": [{"bytes": png(1), "path": "a.png"}, {"bytes": None, "path": "b.png"}]}
+    pyarrow.parquet.write_table(pyarrow.table(rows), path)
+    report = index([str(path)])
+    assert report.new == 1
+    assert report.skipped == [(f"{path}!/000000001.jpg", "no picture in this row")]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "webdataset", "url"])
+def test_what_is_larger_than_anything_that_is_read_is_told(tmp_path, index, monkeypatch, kind):
+    write_tar(tmp_path / "0.tar", {"a.png": png(1)})
+    pyarrow.parquet.write_table(pyarrow.table({"png": [png(1)]}), tmp_path / "0.parquet")
+    url = f"file://{write_folder(tmp_path / 'files', 1)}/00000.png"
+    size = len(png(1))
+    monkeypatch.setattr("avow.retrieval.sharding.source.LARGEST_FILE", 20)
+    monkeypatch.setattr("avow.retrieval.sources.url.LARGEST_FILE", 20)
+    name = {"parquet": f"{tmp_path}/0.parquet", "webdataset": f"{tmp_path}/0.tar", "url": url}
+    report = index([name[kind]])
+    told = {
+        "parquet": (f"{tmp_path}/0.parquet!/000000000.png", too_large(size)),
+        "webdataset": (f"{tmp_path}/0.tar!/a.png", too_large(size)),
+        "url": (url, too_large(len(png(0)))),
+    }
+    assert (report.new, report.skipped) == (0, [told[kind]])
+
+
+def test_a_group_of_rows_larger_than_memory_is_told(tmp_path, index, monkeypatch):
+    path = tmp_path / "0.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"png": [png(1)]}), path)
+    monkeypatch.setattr("avow.retrieval.sources.parquet.LARGEST_GROUP", 20)
+    [(told, why)] = index([str(path)]).skipped
+    assert told == str(path)
+    assert why.startswith("a group of rows of ") and why.endswith(" bytes; 20 at most")
+
+
+def test_names_in_a_tar_may_be_there_twice_or_unfit_to_be_shown(tmp_path, index):
+    path, long = tmp_path / "0.tar", "n" * 500 + ".png"
+    members = {"a.png": png(1), "./a.png": png(2), "two\nlines.png": png(3), long: png(4)}
+    write_tar(path, members)
+    report = index([str(path)])
+    why = "its name is longer than 500 characters, or not printable"
+    assert report.skipped == [(f"{path}!/2.jpg", why), (f"{path}!/3.jpg", why)]
+    with Library.open(tmp_path / "index") as library:
+        found = {item.path: picture_bytes(item.path) for item in library.items(library.find())}
+    assert found == {f"{path}!/a.png": png(1), f"{path}!/1/a.png": png(2)}
+
+
+def test_a_pattern_forgets_only_what_fits_it(tmp_path, index):
+    tars = tmp_path / "tars"
+    for number, name in enumerate(("a0", "a1", "a2", "b0", "b1", "b2")):
+        write_tar(tars / f"{name}.tar", {"x.png": png(number)})
+    index([f"{tars}/a*.tar", f"{tars}/b*.tar"])
+    (tars / "a0.tar").unlink()
+    (tars / "b0.tar").unlink()
+    assert counts(index([f"{tars}/a*.tar"])) == (0, 0, 1, 2)
+    with Library.open(tmp_path / "index") as library:
+        shards = {item.path.partition("!/")[0] for item in library.items(library.find())}
+    assert shards == {f"{tars}/{name}.tar" for name in ("a1", "a2", "b0", "b1", "b2")}
+
+
+def test_a_tar_whose_name_is_no_text_is_told(tmp_path, index):
+    write_tar(tmp_path / "tars" / "0.tar", {"a.png": png(1)})
+    shutil.copy(tmp_path / "tars" / "0.tar", os.fsencode(tmp_path / "tars") + b"/\xff.tar")
+    report = index([f"webdataset:{tmp_path}/tars"])
+    [(_, why)] = report.skipped
+    assert (report.new, why) == (1, "its name is not valid UTF-8; rename it")
+
+
+def test_pictures_of_shards_that_changed_are_shown_or_told(tmp_path, index, monkeypatch):
+    """Each is read again from the shard as it is now."""
+    monkeypatch.setattr("avow.retrieval.sources.webdataset.MOST_KEPT", 3)
+    tar, other, table = (tmp_path / name for name in ("0.tar", "1.tar", "0.parquet"))
+    pictures = [png(number) for number in range(3)]
+    write_tar(tar, {f"{number}.jpg": data for number, data in enumerate(pictures)})
+    write_tar(other, {"0.jpg": png(7)})
+    pyarrow.parquet.write_table(pyarrow.table({"key": ["a", "b"], "png": pictures[:2]}), table)
+    bare = tmp_path / "bare.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"png": pictures}), bare)
+    for _ in range(2):  # what was forgotten for want of room is found anew
+        assert picture_bytes(f"{tar}!/2.jpg") == pictures[2]
+        assert picture_bytes(f"{other}!/0.jpg") == png(7)
+
+    tar.write_bytes(tar.read_bytes()[:1300])  # inside the second picture
+    assert picture_bytes(f"{tar}!/0.jpg") == pictures[0]
+    assert _why(f"{tar}!/2.jpg") == "it is not there"
+    write_tar(other, {"a.txt": b"x" * 2000, "0.jpg": png(7)})
+    other.write_bytes(other.read_bytes()[:1300])
+    assert _why(f"{other}!/0.jpg") == "unexpected end of data"
+    write_tar(tar, {"two\nlines.jpg": png(1)})
+    assert _why(f"{tar}!/0.jpg").startswith("its name is longer than 500 characters")
+    tar.unlink()
+    assert _why(f"{tar}!/0.jpg") == "it is not there"
+
+    pyarrow.parquet.write_table(pyarrow.table({"key": ["a"], "png": pictures[:1]}), table)
+    assert _why(f"{table}!/b.png") == "it is not there"
+    assert picture_bytes(f"{bare}!/000000002.png") == pictures[2]
+    assert _why(f"{bare}!/000000003.png") == "it is not there"
+    assert _why("s3://photos/0.tar!/0.jpg") == "it is not there"  # and no server is asked
+
+
+def _why(path: str) -> str:
+    with pytest.raises(BadData) as told:
+        picture_bytes(path)
+    begins = f"The picture {path!r} cannot be opened ("
+    assert str(told.value).startswith(begins)
+    return str(told.value).removeprefix(begins).partition("). Expected the shard")[0]
+
+
+def test_a_tar_with_a_damaged_header_inside_is_listed(tmp_path, index):
+    """What lies behind it cannot be found, and that must not pass for the end of the tar."""
+    path = tmp_path / "0.tar"
+    write_tar(path, {f"{number}.png": png(number) for number in range(4)})
+    data = bytearray(path.read_bytes())
+    second = data.index(b"1.png\0")
+    data[second : second + 512] = b"\xa5" * 512
+    path.write_bytes(data)
+    report = index([str(path)])
+    assert report.new == 1
+    [(told, why)] = report.skipped
+    assert told == str(path) and why.startswith("a broken shard (")
+
+
 @pytest.fixture
 def web_folder(tmp_path):
     """A folder served over HTTP on this machine."""
@@ -246,6 +380,67 @@ def test_a_stopped_run_says_so_and_goes_on(tmp_path, index, monkeypatch):
     assert not report.stopped and report.new + report.unchanged == 9
 
 
+def test_a_stopped_run_over_files_that_changed_since_begins_anew(tmp_path, index, monkeypatch):
+    photos = write_folder(tmp_path / "photos", 9)
+    monkeypatch.setattr(plan, "FILES_AT_ONCE", 4)
+    seen = []
+    index([photos], in_units=True, progress=seen.append, stop=lambda: len(seen) > 6)
+    write_folder(photos, 3, first=20)
+    report = index([photos], in_units=True)
+    assert not report.stopped and report.new + report.unchanged == 12
+    with Library.open(tmp_path / "index") as library:
+        assert len(library.find()) == 12
+
+
+def test_few_files_at_once_and_a_video_in_units_give_the_index_of_a_plain_run(tmp_path):
+    photos = write_folder(tmp_path / "photos", 7)
+    write_video(photos / "film.mp4", [("red", 1), ("blue", 1)])
+    run = partial(index_folders, [photos], encoder=ColourEncoder(), batch=1, workers=1)
+    assert run(index=tmp_path / "a", in_units=True).new == run(index=tmp_path / "b").new == 8
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+class Given(Parts):
+    """A cluster whose workers give these bytes."""
+
+    def __init__(self, place, data: bytes):
+        super().__init__(plan.Plan(place, []))
+        self.data, self.asked = data, 0
+
+    def part(self, number, stop) -> bytes:
+        self.asked += 1
+        return self.data
+
+
+def test_parts_of_another_model_are_made_anew_and_then_told(tmp_path):
+    parts = Given(tmp_path, packed([], np.empty((0, 1), np.float32), "another model"))
+    with pytest.raises(BadData) as told:
+        parts.outcomes(0, "model", lambda: False)
+    assert parts.asked == 3 and str(told.value) == (
+        f"The part {str(tmp_path / '000000.part')!r} was made 3 times and is broken each time. "
+        "Expected what a worker of this version of Avow gives; install the same version on "
+        "all machines."
+    )
+
+
+def test_a_run_that_is_stopped_while_it_waits_for_a_part_goes_on_later(
+    tmp_path, index, monkeypatch
+):
+    photos = write_folder(tmp_path / "photos", 3)
+    assert Given(tmp_path, b"").outcomes(0, "model", lambda: True) is None
+    with monkeypatch.context() as waiting:
+        waiting.setattr(Here, "part", lambda *_: b"")
+        assert index([photos], in_units=True).stopped
+    assert counts(index([photos], in_units=True)) == (3, 0, 0, 0)
+
+
+def test_without_ray_the_extra_is_named(tmp_path, index, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    write_tar(tmp_path / "0.tar", {"a.png": png(1)})
+    with pytest.raises(MissingExtra, match=r"pip install 'avow\[ray\]'"):
+        index([f"{tmp_path}/0.tar"], cluster=Cluster("auto", "default"))
+
+
 def test_pictures_and_tars_on_s3(tmp_path, monkeypatch, index):
     """Over real HTTP: moto's server."""
     import s3fs
@@ -320,6 +515,35 @@ def test_names_that_cannot_be_read_are_told(index, monkeypatch, tmp_path):
 
 def _not_installed(url: str) -> None:
     raise ImportError("Install s3fs to access S3")
+
+
+def test_pictures_elsewhere_are_fetched_where_they_were_indexed(tmp_path, index, monkeypatch):
+    monkeypatch.setenv("AVOW_FETCH_PICTURES", "1")
+    place = f"file://{write_folder(tmp_path / 'photos', 1)}"
+    index([place])
+    with Library.open(tmp_path / "index") as library:
+        [item] = library.items(library.find())
+        read = bytes_elsewhere(item, library.folders())
+    assert read is not None and read() == png(0)
+    strange = replace(item, path="s3://elsewhere/0.tar!/1.png")
+    read = bytes_elsewhere(strange, [place])
+    assert read is not None
+    with pytest.raises(BadData) as told:
+        read()
+    assert str(told.value) == (
+        f"Item {item.id} lies at 's3://elsewhere/0.tar!/1.png'. Expected a shard that was "
+        "indexed; run `avow index` with its name."
+    )
+
+
+def test_a_text_is_no_picture_to_open(tmp_path, index):
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "note.txt").write_text("a red thing")
+    index([tmp_path / "texts"])
+    with Library.open(tmp_path / "index") as library:
+        [item] = library.items(library.find(None, "text"))
+    with pytest.raises(BadQuery, match=r"note.txt'\) is a text. Expected a picture; choose"):
+        open_item(item)
 
 
 def test_the_command_reads_a_tar(tmp_path, capsys):

@@ -14,11 +14,14 @@ from encoders import ColourEncoder, picture
 from PIL import Image
 
 import avow
-from avow.core.errors import BadData, BadQuery, WrongIndex
+from avow.core.errors import BadData, BadQuery, Unavailable, WrongIndex
 from avow.data.readers import sample
 from avow.retrieval.encoders.opening import open_encoder
+from avow.retrieval.gallery import Gallery
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.opening import open_library
+from avow.retrieval.ranking import rank, score
+from avow.retrieval.request import Page, Request
 from avow.retrieval.search import Retriever
 from avow.retrieval.store_contract import item_id
 from avow.retrieval.where import Where
@@ -134,6 +137,10 @@ def test_changes_moves_and_deletions_are_followed(place, folder):
         }
     (folder / "a" / "pic3.png").unlink()
     assert index_folders([folder], index=place, encoder=encoder).skipped == []
+    shutil.copy(folder / "a" / "moved.png", folder / "a" / "copy.png")
+    (folder / "a" / "moved.png").rename(folder / "a" / "again.png")
+    report = index_folders([folder], index=place, encoder=encoder)
+    assert (report.new, report.moved, report.deleted) == (1, 1, 0)
 
 
 def test_most_of_a_folder_is_not_forgotten_at_once(place, folder):
@@ -184,6 +191,10 @@ def test_readers_see_what_writers_commit(place, folder, monkeypatch):
         answer = retriever.search("red", k=40)
         assert answer.verdict == "unjudged" and len(answer.hits) == 18
         assert answer.why.endswith(f"'{place}' is read from a replica, which is behind.")
+        gallery = Gallery.of(library, None, "image")
+        request = Request({}, "text", encoder.encode_texts(["red"])[0], "image", Page(3))
+        with pytest.raises(Unavailable, match="is read from a replica, which is behind"):
+            score(library, [request], rank(library, gallery, [request]))
 
 
 def test_two_writers_at_once_leave_what_one_would(place, folder):
@@ -270,10 +281,51 @@ def test_what_belongs_to_the_model_reaches_all_readers(place, folder):
         assert not (yours / "trust-text.json").exists()
 
 
+def test_a_note_of_a_file_that_is_no_file_of_the_model_writes_nothing(place, folder):
+    """Who may write to the store may not write elsewhere on the machines of its readers."""
+    encoder = ColourEncoder()
+    index_folders([folder / "a"], index=place, encoder=encoder)
+    with open_library(place) as library:
+        home = Retriever(library, encoder).model_folder
+        subject = f"document {encoder.fingerprint}"
+        for name in ("../outside.json", "lost.json"):
+            library._store.note(subject, {name: "a checksum"})
+        library._store.note(f"{subject} ../outside.json", {"content": "written"})
+        assert library.refresh()
+        assert not (home / "../outside.json").exists() and not (home / "lost.json").exists()
+
+
+def test_items_that_vanish_while_they_are_searched_are_not_answered_with(
+    place, folder, monkeypatch
+):
+    encoder = ColourEncoder()
+    index_folders([folder / "a"], index=place, encoder=encoder)
+    with open_library(place) as library:
+        retriever = Retriever(library, encoder)
+        monkeypatch.setattr("avow.retrieval.shared_library._KEPT", 4)
+        assert len(retriever.search("red", k=6).hits) == 6  # more than is kept in memory
+        monkeypatch.setattr("avow.retrieval.shared_library._KEPT", 4096)
+        search, asked = library._store.search, []
+
+        def deleted(*about):
+            ids, scores = search(*about)
+            asked.append(ids)
+            return ids + 1, scores  # of rows that are not there
+
+        monkeypatch.setattr(library._store, "search", deleted)
+        with pytest.raises(Unavailable, match="changes while it is searched: items that were"):
+            retriever.search("red", k=6)
+        assert len(asked) == 3
+
+
 def test_what_a_shared_store_cannot_do_is_said(place, folder):
     encoder = ColourEncoder()
     with pytest.raises(BadData, match="--dedupe is not possible with the store"):
         index_folders([folder], index=place, encoder=encoder, dedupe=True)
+    with pytest.raises(BadData, match="--ocr is not possible with the store"):
+        index_folders([folder], index=place, encoder=encoder, ocr=True)
+    with pytest.raises(BadData, match="--vectors int8 is not possible with the store"):
+        index_folders([folder], index=place, encoder=encoder, vectors="int8")
     with pytest.raises(WrongIndex, match="is empty"):
         open_library(place)
     (folder / "empty").mkdir()

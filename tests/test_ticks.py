@@ -90,6 +90,16 @@ def test_the_line_is_the_optimum_of_a_plain_optimiser(seed, offset):
     np.testing.assert_allclose(covariance, np.linalg.inv(curve), rtol=0.01, atol=1e-3)
 
 
+def test_a_fit_that_is_cut_off_is_better_than_where_it_began(monkeypatch):
+    ticks = drawn(60, Line(0.8, 1.0, 0.5, -0.5))
+    monkeypatch.setattr(module, "_STEPS", 1)
+    monkeypatch.setattr(module, "_HALVINGS", 0)
+    line, covariance = fit_line(ticks)
+    found = np.array([line.slope, line.offset, line.names, line.phrases])
+    assert plain_loss(found, ticks) < plain_loss(PRIOR, ticks)
+    assert (np.diag(covariance) > 0).all()
+
+
 def test_good_hits_that_were_hardly_believed():
     """A whole Newton step leaps over the optimum here, further with every step."""
     rng = np.random.default_rng(0)
@@ -395,6 +405,20 @@ def test_ticks_that_are_taken_back_leave_the_policy_as_it_was(place, policy, tmp
     for said in retriever.library.feedback():
         retriever.feedback(said.query, said.item_id, None)
     assert module.adjusted(retriever, retriever.policy("text", own=False)) is None
+
+
+def test_what_ticks_adjusted_stays_where_the_model_has_lost_its_policy(place, policy, tmp_path):
+    shutil.copytree(place / "index", tmp_path / "index")
+    policy.save(tmp_path / "trust-text.json")
+    retriever = opened(tmp_path, tmp_path / "index")
+    tick(retriever, range(2), None)
+    assert use_ticks(retriever) is not None
+    kept = (retriever.model_folder / "trust-text.json").read_bytes()
+    for said in retriever.library.feedback():
+        retriever.feedback(said.query, said.item_id, None)
+    (tmp_path / "trust-text.json").unlink()
+    assert use_ticks(retriever) is None
+    assert (retriever.model_folder / "trust-text.json").read_bytes() == kept
 
 
 def test_a_fit_of_its_own_is_left_to_the_command(place, policy, tmp_path):

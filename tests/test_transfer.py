@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
-from search_samples import save_two_towers
+from search_samples import ColourEncoder, save_pictures, save_two_towers
 from serving import wait_until
 from test_cli import command
 
@@ -19,9 +19,11 @@ from avow.api import create_app
 from avow.core.errors import BadData
 from avow.core.logistic import expit
 from avow.core.photographs import open_photograph
+from avow.core.places import packaged_folder
 from avow.data.readers import sample
 from avow.retrieval import transfer
 from avow.retrieval.encoders.opening import open_encoder
+from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
 from avow.trust.calibration_queries import CalibrationQueries, drawn_labels, two_halves
@@ -315,6 +317,33 @@ def test_few_pictures_stay_unjudged(made, tmp_path):
         "transferred from the default model with 50 or more."
     )
     assert avow.open(place).search("a cat").verdict == "unjudged"
+
+
+class Teacher(ColourEncoder):
+    """A model that may teach: the default one's policy lies beside it."""
+
+    bank = ("a red thing",)
+    home = packaged_folder()
+
+
+@pytest.mark.parametrize(
+    ("count", "gone", "teacher", "told"),
+    [
+        (3, 0, Teacher, "the index has 3 pictures, and trust is transferred from the default"),
+        (51, 0, ColourEncoder, "The model 'colours' cannot teach: it has no 'trust-text.json'"),
+        (51, 2, Teacher, "Only 49 of its pictures can still be read. Expected 50 or more"),
+        (51, 51, Teacher, "Only 0 of its pictures can still be read. Expected 50 or more"),
+    ],
+)
+def test_what_cannot_be_transferred_is_told(tmp_path, count, gone, teacher, told):
+    paths, encoder = save_pictures(tmp_path / "pictures", count), ColourEncoder()
+    index_folders([tmp_path / "pictures"], index=tmp_path / "index", encoder=encoder)
+    for path in paths[:gone]:
+        path.unlink()
+    with Library.open(tmp_path / "index", encoder) as library:
+        says = transfer.transfer_trust(library, encoder, teacher=teacher())
+        assert says.startswith("Searches with this model stay unjudged") and told in says
+        assert not (transfer.place_of(library) / transfer.FILE).exists()
 
 
 @pytest.mark.slow

@@ -131,6 +131,39 @@ def test_suggestions(wrong, right):
     assert dictionary().suggestions(wrong)[0] == right
 
 
+@pytest.mark.parametrize("word", ["x", "ox", "pneumonoultramicroscopics"])
+def test_a_word_too_short_or_too_long_has_no_suggestions(word):
+    assert dictionary().suggestions(word) == ()
+
+
+@pytest.mark.parametrize(
+    ("form", "known"),
+    [
+        ("berries", True),
+        ("boxes", True),
+        ("stoned", True),
+        ("napping", True),
+        ("snowy", True),
+        ("snowyy", False),
+        ("berryy", False),
+        ("friendly", True),
+        ("snowless", True),
+        ("unfriend", True),
+        ("unbox", False),  # so little of a word may be chance
+        ("brries", False),
+    ],
+)
+def test_forms_of_listed_words_are_known(form, known):
+    words = ["berry", "box", "stone", "nap", "snow", "friend"]
+    assert Dictionary.of(words, pictured=len(words)).knows(form) is known
+
+
+def test_words_near_are_the_same_with_the_numpy_that_counts_no_bits(monkeypatch):
+    near = dictionary().within("moutnain", 2)
+    monkeypatch.delattr(np, "bitwise_count", raising=False)
+    assert dictionary().within("moutnain", 2) == near != {}
+
+
 def plain_distance(one: str, other: str) -> int:
     """The textbook's table, cell by cell."""
     table = np.zeros((len(one) + 1, len(other) + 1), int)
@@ -265,6 +298,7 @@ def test_an_empty_query():
         ("people who are not wearing hats", "people", "wearing hats"),
         ("A Dog, No Leash", "A Dog", "Leash"),
         ("a street with no stop sign", "a street", "stop sign"),
+        ("a beach without people, a dog", "a beach a dog", "people"),
     ],
 )
 def test_negation(query, text, without):
@@ -289,6 +323,7 @@ def test_negation(query, text, without):
         "no dogs sign",
         "a train that can not be boarded",
         "a knot",
+        "no faces are shown",
     ],
 )
 def test_what_only_looks_like_a_negation(query):

@@ -12,6 +12,7 @@ from avow.core.vector_forms import CutBytes, Plain, TurnedBytes, fit_projection,
 from avow.indexes.exact import Exact
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
+from avow.retrieval.search import Retriever
 from avow.retrieval.store.int8_rows import Int8Rows
 
 RNG = np.random.default_rng(5)
@@ -163,6 +164,18 @@ def test_another_form_and_an_unknown_one_are_told(photos):
 def test_near_duplicates_are_found_among_vectors_that_are_cut(photos):
     picture("red", (80, 60)).save(photos / "red-large.png")
     assert run(photos, vectors="int8x256", dedupe=True).alike == 1
+
+
+def test_pictures_like_one_are_not_judged_by_vectors_that_are_cut(photos):
+    """Two pictures lose more of their similarity than a text and a picture do."""
+    run(photos, vectors="int8x256")
+    encoder = ColourEncoder(bank=["red", "a blue thing", "green or white"])
+    encoder.home = photos.parent
+    (photos.parent / "trust-picture.json").write_text("of vectors that are whole")
+    with Library.open(photos.parent / "index", encoder) as library:
+        retriever = Retriever(library, encoder)
+        assert retriever.policy("picture") is None
+        assert retriever.similar(int(library.find()[0])).verdict == "unjudged"
 
 
 def test_a_damaged_projection_is_told_and_made_anew(photos):

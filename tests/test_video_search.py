@@ -1,22 +1,26 @@
 """Moments of videos as answers: joined neighbours, one ranking with pictures, filters."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from encoders import ColourEncoder, picture
 from moving import HOLIDAY, write_video
+from test_calibrate import stated
 from typer.testing import CliRunner
 
 from avow.cli import app
-from avow.core.errors import BadQuery
+from avow.core import formats
+from avow.core.errors import BadQuery, MissingExtra
 from avow.core.videos import probe
 from avow.retrieval import moments as joining
 from avow.retrieval.answer import Hit
 from avow.retrieval.clips import cut_best
 from avow.retrieval.indexing import index, index_folders
 from avow.retrieval.library import Library
+from avow.retrieval.named_items import item_named
 from avow.retrieval.search import Retriever
 from avow.retrieval.where import Where
 from avow.trust.coherence import agree, one_of_first, one_of_some
@@ -84,6 +88,33 @@ def test_a_wrong_length_is_refused():
     assert "at character 10 at 'soon': expected a length such as 90, 90s, 2min or 1:30." in str(
         caught.value
     )
+
+
+def test_a_time_that_is_none_is_told(retriever: Retriever, place: Path):
+    with pytest.raises(BadQuery) as caught:
+        item_named(retriever.library, str(place / "holiday.mp4"), "noon")
+    assert str(caught.value) == (
+        "The time is 'noon'. Expected one such as 75 or 1:15; write it so."
+    )
+
+
+def test_a_clip_without_the_package_for_videos_is_told(retriever, tmp_path, monkeypatch):
+    clip = write_video(tmp_path / "clip.mkv", [("blue", 1)])
+    monkeypatch.setattr(formats.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"Searching with a clip.*'av'.*avow\[video\]"):
+        retriever.search(image=clip)
+
+
+def test_a_notebook_shows_key_frames_and_texts(retriever: Retriever, place: Path):
+    shown = retriever.search("red", k=1, where="kind=video")._repr_html_()
+    assert "holiday.mp4" in shown and shown.count("<img ") == 1
+    (place.parent / "texts").mkdir()
+    (place.parent / "texts" / "note.txt").write_text("a red thing")
+    encoder, index = ColourEncoder(), place.parent / "texts-index"
+    index_folders([place.parent / "texts"], index=index, encoder=encoder)
+    with Library.open(index, encoder) as library:
+        shown = Retriever(library, encoder).search("red", kind="text")._repr_html_()
+    assert "note.txt" in shown and "<img" not in shown
 
 
 def test_a_still_finds_its_moment(retriever: Retriever):
@@ -163,6 +194,16 @@ def test_a_moment_is_between_its_best_segment_and_their_sum():
     assert joining._answer(group, rho=1.0, anything=0.95).p_relevant == pytest.approx(0.7)
     assert joining._answer(group, rho=2.0, anything=0.6).p_relevant == pytest.approx(0.6)
     assert joining._answer(group, rho=0.0, anything=0.6).p_relevant == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "noun"),
+    [(["video"], "moment"), (["image"], "picture"), (["image", "video"], "answer")],
+)
+def test_an_answer_is_called_what_it_is(kinds, noun):
+    hits = [replace(hit(n, 5 * n, 0.8), kind=kind) for n, kind in enumerate(kinds)]
+    doubtful = [replace(hit(9, 50, 0.1), kind="video")]
+    assert joining._noun(hits + doubtful, stated([0.8, 0.1])) == noun
 
 
 def test_some_of_the_first_ten_agree_with_all_of_them():

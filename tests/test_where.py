@@ -14,7 +14,7 @@ from samples import examples
 
 from avow.core.camera import place_of
 from avow.core.errors import BadQuery
-from avow.retrieval.patterns import matches
+from avow.retrieval.patterns import listed, matches
 from avow.retrieval.store.catalogue import open_catalogue
 from avow.retrieval.where import Where
 
@@ -251,6 +251,7 @@ def test_two_ways_to_say_the_same(link, text, same):
         ("taken=2024)", 11, "expected 'and', 'or' or the end"),
         ("taken=20x4", 7, "expected 2024, 2024-05 or 2024-05-31"),
         ("taken=2023-02-29", 7, "expected 2024, 2024-05 or 2024-05-31"),
+        ("taken=2024-13", 7, "expected 2024, 2024-05 or 2024-05-31"),
         ("width<2MB", 7, "expected a number"),
         ("size<lots", 6, "expected a number such as 800, 20KB or 2MB"),
         ("kind=film", 6, "expected picture, video or text"),
@@ -278,3 +279,15 @@ def test_a_pattern_of_many_stars_goes_over_the_text_once():
     assert not matches("a" * 4000, "*a" * 40 + "b")
     assert matches("a" * 4000 + "b", "*a" * 40 + "b")
     assert not matches("a" * 100_000, "?*" * 200 + "b")
+
+
+def test_stars_and_question_marks():
+    for text, fits in {"Cat": True, "cart": False, "ca": False}.items():
+        assert matches(text, "c?t") is fits
+    for text, fits in {"a house by the sea": True, "the sea, a house": False}.items():
+        assert matches(text, "*house*sea*") is fits
+
+
+def test_what_is_not_known_matches_no_pattern(link):
+    Where.teach(link)
+    assert link.execute("SELECT alike(NULL, ?)", [listed("*", "a")]).fetchone() == (0,)

@@ -100,14 +100,32 @@ def test_the_index_remembers_that_text_is_read_until_it_is_told_not_to(
     assert "ocr" in json.loads((index / "folders.json").read_text())
 
 
+def only_the_page_has_words(photograph):
+    """What is read, given here."""
+    return "markers of the coins" if photograph.mode == "L" else ""
+
+
+def test_words_are_found_among_what_passes_the_filter(photos, monkeypatch):
+    monkeypatch.setattr(
+        "avow.retrieval.indexing.open_reader", lambda **_: only_the_page_has_words
+    )
+    run(photos, ocr=True)
+    retriever = opened(photos)
+    [hit] = retriever.search("coins").written
+    assert (Path(hit.path).name, hit.by, hit.text) == (
+        "page.png",
+        "text",
+        "markers of the coins",
+    )
+    assert retriever.search("coins", where="name=red.png").written == ()
+    assert retriever.search("red").written == ()
+
+
 @pytest.mark.browser
 def test_the_page_lists_what_is_written_apart_from_what_is_shown(photos, monkeypatch, visit):
-    """What is read is given here: only the grey page has words."""
-
-    def given(photograph):
-        return "markers of the coins" if photograph.mode == "L" else ""
-
-    monkeypatch.setattr("avow.retrieval.indexing.open_reader", lambda **_: given)
+    monkeypatch.setattr(
+        "avow.retrieval.indexing.open_reader", lambda **_: only_the_page_has_words
+    )
     run(photos, ocr=True)
     with serving.Server(create_app(opened(photos), limits=serving.PATIENT)) as address:
         page = visit(f"{address}/?q=coins").page

@@ -78,7 +78,7 @@ def _branches() -> list[str]:
     ]
     return [
         "## Branches that the tests take",
-        "Counted by coverage.py; what only started processes reach is not seen. Run: "
+        "Counted by coverage.py; of what only started processes reach, a part is seen. Run: "
         f"{len(told['tests'])} files of tests.",
         figures.table(["room", "lines", "reached", "branches", "taken"], rows),
         figures.command("python -m benchmarks.quality.branches"),

@@ -34,11 +34,13 @@ def kind_of(name: str) -> tuple[str, str]:
     first, colon, rest = name.partition(":")
     if colon and first in kinds and not rest.startswith("//"):
         return first, rest
-    for kind in (*(kind for kind in kinds if kind not in _LAST), *_LAST):
-        module: Any = folder.find(sources, kind)
-        if module.recognises(name):
-            return kind, name
-    raise AssertionError("a folder is the last resort")
+    ordered = (*(kind for kind in kinds if kind not in _LAST), *_LAST)
+    return next(kind for kind in ordered if _recognises(kind, name)), name
+
+
+def _recognises(kind: str, name: str) -> bool:
+    module: Any = folder.find(sources, kind)
+    return module.recognises(name)
 
 
 def only_folders(names: Sequence[str | Path]) -> bool:

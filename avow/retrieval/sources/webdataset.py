@@ -26,7 +26,7 @@ class WebDataset(ShardSource):
 
     def unpacked(self, stat: FileStat, stream: Any) -> Iterator[Record]:
         try:
-            with tarfile.open(fileobj=stream, mode="r|") as tar:
+            with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as tar:
                 for member, about, why in _members(stat, tar):
                     yield _record(tar, member, about, why)
                 if 0 < stat.size - tar.offset < tarfile.BLOCKSIZE:  # taken for the end
@@ -49,6 +49,19 @@ class WebDataset(ShardSource):
         return Record(about, stream.read(about.size))
 
 
+class _Member(tarfile.TarInfo):
+    """A header inside a tar that is none is damage; `tarfile` takes it for the end."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Member":
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if len(buf) == tarfile.BLOCKSIZE and any(buf):
+                raise tarfile.ReadError(str(error)) from error
+            raise
+
+
 _Contents = dict[str, tuple[FileStat, int, str]]
 
 
@@ -66,7 +79,7 @@ class _KeptContents:
         """
         with self._lock:
             if stat not in self._kept:
-                with tarfile.open(fileobj=stream, mode="r:") as tar:
+                with tarfile.open(fileobj=stream, mode="r:", tarinfo=_Member) as tar:
                     self._kept[stat] = _places(stat, tar)
             self._kept.move_to_end(stat)
             while len(self._kept) > 1 and sum(map(len, self._kept.values())) > MOST_KEPT:
