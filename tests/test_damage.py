@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 import time
 import zlib
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +21,12 @@ from avow.retrieval.encoders.lazy import Deferred, unchanged
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.store import row_blocks
-from avow.retrieval.store.catalogue import open_catalogue
-from avow.retrieval.store.indexed_folders import covered
+from avow.retrieval.store.catalogue import changing, open_catalogue
+from avow.retrieval.store.indexed_folders import cover, covered
 from avow.retrieval.store.inspection import AGAIN, REBUILD, catalogue_damage, inspect_index
+from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.rows import Rows
+from avow.retrieval.store.state import read_state
 from avow.retrieval.where import Where
 
 __all__ = ["command"]  # the fixture
@@ -146,7 +149,11 @@ def test_blocks_are_filled_batch_by_batch(photos, tmp_path, small_blocks, batch)
     link.close()
 
 
-def test_only_the_blocks_that_are_read_are_verified(photos, tmp_path, small_blocks):
+@pytest.mark.parametrize("many", [16, 2])  # from two on, threads share them
+def test_only_the_blocks_that_are_read_are_verified(
+    photos, tmp_path, small_blocks, monkeypatch, many
+):
+    monkeypatch.setattr(row_blocks, "_MANY", many)
     index = tmp_path / "index"
     run(photos, index)
     overwrite(index / PLACE / "vectors.0", 7 * 32 * 4, b"\1\2\3\4")
@@ -267,6 +274,51 @@ def test_items_are_verified_once_for_filters(photos, index, tmp_path):
             library.find(Where.parse("name~png"))
 
 
+@pytest.mark.parametrize(
+    ("statement", "asked", "why"),
+    [
+        (
+            "DELETE FROM sums WHERE name = 'items'",
+            lambda library: library.find(Where.parse("name~png")),
+            "rows of the table 'items' are missing",
+        ),
+        (
+            "UPDATE models SET stamp = stamp + 1",
+            lambda library: library.refresh(),
+            "a row of the table 'models' has changed",
+        ),
+    ],
+    ids=["sums", "models"],
+)
+def test_damage_under_an_open_reader_is_told(index, statement, asked, why):
+    with Library.open(index) as library:
+        raw(index, statement)
+        with pytest.raises(WrongIndex, match=why):
+            asked(library)
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("UPDATE generations SET rows = rows - 1", "a row of the table 'generations' has"),
+        ("DELETE FROM blocks WHERE name = 'vectors'", r"vectors\.0' is damaged in rows 0 to"),
+    ],
+    ids=["generations", "blocks"],
+)
+def test_a_writer_does_not_go_on_from_damage(index, tmp_path, statement, why):
+    raw(index, statement)
+    picture((1, 1, 1)).save(tmp_path / "night.png")
+    with pytest.raises(WrongIndex, match=why):
+        index_folders([tmp_path / "night.png"], index=index, encoder=encoder())
+
+
+def test_a_model_that_went_while_its_rows_were_asked_for_is_told(index):
+    about = Space(index, PLACE.name).manifest()
+    with closing(open_catalogue(index)) as link:
+        with pytest.raises(WrongIndex, match="was made anew with another model"):
+            read_state(link, Space(index, "0" * 16), about, None)
+
+
 def test_a_changed_definition_is_told(index):
     raw(
         index,
@@ -344,6 +396,49 @@ def test_another_format_is_repaired_and_judgements_are_kept(photos, index):
         [said] = library.feedback()
         assert library.items([said.item_id])[0].path.endswith("red.png"), "the same picture"
         assert covered(index) == [str(photos.resolve())]
+
+
+def test_a_second_repair_keeps_the_first_copy_and_gives_no_number_twice(photos, index):
+    (index / "catalogue.damaged-1.sqlite").write_bytes(b"of an earlier repair")
+    with Library.open(index) as library:
+        last = max(map(int, library.find()))
+        library.record({"text": "last"}, last, True)
+    raw(index, f"DELETE FROM items WHERE id > {last}", f"DELETE FROM tags WHERE item > {last}")
+    raw(index, f"UPDATE items SET width = width + 1 WHERE id = {last}")
+    [sentence] = run(photos, index, rebuild=True).repaired
+    assert "catalogue.damaged-2.sqlite" in sentence and "2 judgements" in sentence
+    assert (index / "catalogue.damaged-1.sqlite").read_bytes() == b"of an earlier repair"
+    with Library.open(index) as library:
+        assert last in [said.item_id for said in library.feedback()]
+        assert last not in library.find() and last not in library.find(kind="text")
+
+
+@pytest.mark.parametrize(
+    ("noted", "why"),
+    [
+        ({"folders": ["/srv"], "checksum": "00000000"}, "its checksum does not fit"),
+        ({"folders": "/srv"}, "it does not list folders"),
+        ({"folders": ["/srv", 3]}, "it does not list folders"),
+        ({"folders": ["/srv"], "fps": "2"}, "its frames a second are no number"),
+        ({"folders": ["/srv"], "fps": float("inf")}, "its frames a second are no number"),
+        ({"folders": ["/srv"], "fps": -1}, "its frames a second are no number"),
+        ({"folders": ["/srv"], "ocr": "yes"}, "it does not say whether text is read"),
+    ],
+    ids=str,
+)
+def test_a_list_of_folders_that_nobody_wrote_is_told(index, noted, why):
+    path = index / "folders.json"
+    path.write_text(json.dumps(noted if "checksum" in noted else checksums.sealed(noted)))
+    sentence = (
+        f"The list of indexed folders {str(path)!r} cannot be read ({why}). Expected what "
+        "`avow index` wrote; name all folders again with `avow index --rebuild FOLDERS`."
+    )
+    assert [one.what for one in inspect_index(index)] == [sentence]
+    with pytest.raises(WrongIndex) as caught:
+        cover(index, ["/new"])
+    assert str(caught.value) == sentence
+    cover(index, ["/new"], anew=True)
+    assert covered(index) == ["/new"]
 
 
 def test_what_can_be_read_of_a_torn_catalogue_is_kept(photos, index):
@@ -432,6 +527,7 @@ def test_what_rounding_adds_is_cut_off(old):
 
 def test_an_old_index_is_searched_and_then_upgraded(old, photos):
     ids, scores = look_at_everything(old)
+    assert inspect_index(old) == []
     assert ids[0][:3] == [4, 6, 8]
     np.testing.assert_allclose(scores[0][:3], [1, 1, 0.59307635], atol=1e-6)
     with Library.open(old) as library:
@@ -474,6 +570,27 @@ def test_an_upgraded_catalogue_is_like_a_new_one(old, photos, index):
     assert tables[0] == tables[1]
 
 
+def test_cells_that_no_index_has_are_told_without_checksums(old):
+    raw(old, "UPDATE generations SET half = 9")
+    assert "its vectors are kept in the unknown form 9" in told(old)
+    away = "'../elsewhere'"
+    raw(
+        old,
+        "PRAGMA foreign_keys = OFF",
+        f"UPDATE models SET fingerprint = {away}",
+        f"UPDATE generations SET model = {away}",
+        f"UPDATE stored SET model = {away}",
+    )
+    [found] = inspect_index(old)
+    assert "names a model '../elsewhere'" in found.what and found.run == REBUILD
+
+
+def test_a_bank_of_another_shape_is_told_without_checksums(old, photos):
+    np.save(old / PLACE / "bank.npy", np.zeros((4, 3)))
+    with pytest.raises(WrongIndex, match=r"bank\.npy' cannot be read \(it holds float64"):
+        run(photos, old)
+
+
 def test_an_old_index_with_damage_is_told_or_rebuilt(old, photos):
     (old / PLACE / "vectors.0").write_bytes(b"")
     assert "--rebuild" in told(old)
@@ -498,8 +615,15 @@ def read_only(index):
     if os.name == "nt":
         pytest.skip("rights of folders are another matter there")
     look_at_everything(index)  # so that nothing is left to import
+    with unwritable(index) as place:
+        yield place
+
+
+@contextmanager
+def unwritable(index):
+    """A copy, without what SQLite keeps in the memory that processes share."""
     home = Path(tempfile.mkdtemp())
-    shutil.copytree(index, home / "index")
+    shutil.copytree(index, home / "index", ignore=shutil.ignore_patterns("*-shm"))
     for path in [home, *home.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     user = os.geteuid()
@@ -519,6 +643,16 @@ def test_a_read_only_index_is_searched(read_only, index):
     assert look_at_everything(read_only) == look_at_everything_as_written(index)
     with Library.open(read_only) as library, pytest.raises(WrongIndex, match="cannot be used"):
         library.record({"text": "red"}, 1, True)
+
+
+def test_a_log_that_cannot_be_read_is_told_rather_than_left_out(index):
+    """Half a copy of an open index: what its last writer said is in the log alone."""
+    with closing(open_catalogue(index)) as link:
+        with changing(link):
+            link.execute("UPDATE skipped SET why = 'of late'")
+        assert (index / "catalogue.sqlite-wal").stat().st_size
+        with unwritable(index) as place:
+            assert "cannot be used (unable to open database file)" in told(place)
 
 
 def look_at_everything_as_written(index):
@@ -583,3 +717,17 @@ def test_rows_without_checksums_get_those_of_their_blocks(tmp_path, monkeypatch)
     for wrong in ({0: wanted[0], 1: wanted[1]}, wanted | {2: (1, wanted[2][1])}):
         with pytest.raises(WrongIndex):
             row_blocks.Blocks(rows, rows.read(10), wrong)
+
+
+def test_rows_that_became_fewer_are_verified_anew(tmp_path):
+    """As after a backup was put back under an open reader."""
+    data = np.arange(30, dtype=np.float32).reshape(10, 3)
+    rows = Rows(tmp_path / "vectors.0", 3)
+    rows.path.write_bytes(data.tobytes())
+    noted = {count: {0: (count, zlib.crc32(data[:count].tobytes()))} for count in (4, 10)}
+    before = row_blocks.Blocks(rows, rows.read(10), noted[10])
+    before.check()
+    row_blocks.Blocks(rows, rows.read(4), noted[4], before).check()
+    overwrite(rows.path, 0, b"\1\2\3\4")
+    with pytest.raises(WrongIndex, match="is damaged in rows 0 to"):
+        row_blocks.Blocks(rows, rows.read(4), noted[4], before).check()

@@ -22,7 +22,14 @@ from avow.core.formats import Format
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.store.catalogue import changing, open_catalogue
-from avow.retrieval.store.reading import LONGEST_TEXT, MOST_TAGS
+from avow.retrieval.store.reading import (
+    LARGEST_TEXT,
+    LONGEST_TEXT,
+    MOST_TAGS,
+    Unreadable,
+    load,
+)
+from avow.retrieval.store.walk import look
 
 
 @pytest.fixture
@@ -186,6 +193,15 @@ def test_nothing_behind_a_link_out_of_the_folder_is_indexed(linked, index, tmp_p
     assert "the secret word" in texts(index).values(), "what is chosen itself is indexed"
 
 
+def test_a_link_to_a_hidden_folder_shows_what_is_in_it(linked, index):
+    (linked / "album").symlink_to(linked / ".kept")
+    (linked / "inner.png").unlink()
+    run(linked, index)
+    with Library.open(index) as library:
+        [item] = library.items(library.find())
+    assert item.path == str(linked / "album" / "green.png")
+
+
 def test_a_file_that_becomes_a_link_out_is_forgotten(linked, index, tmp_path):
     run(linked, index)
     (tmp_path / "away" / "new.txt").write_text("another secret")
@@ -232,6 +248,28 @@ def test_texts_and_tags_of_one_item_are_bounded(photos, index):
     assert [item.tags_total for item in rows] == [MOST_TAGS, 1]
     assert rows[1].tags == ("z" * 200,)
     assert tagged.tags_total == MOST_TAGS and "tag 0" in tagged.tags
+
+
+def test_texts_that_are_none_are_skipped(photos, index):
+    (photos / "large.txt").write_text("x" * (LARGEST_TEXT + 1))
+    (photos / "blank.txt").write_text(" \n\t\n")
+    (photos / "rows.jsonl").write_text('[1]\n"red"\n{"text": "a red boat"}\n')
+    assert why(run(photos, index)) == {
+        "large.txt": f"a text of {LARGEST_TEXT + 1} bytes; {LARGEST_TEXT} at most",
+        "blank.txt": "holds no text",
+    }
+    assert texts(index) == {"rows.jsonl": "a red boat"}
+
+
+def test_a_file_that_was_replaced_since_it_was_listed_is_read_next_time(photos):
+    picture("red").save(photos / "red.png")
+    listed = look(str(photos / "red.png"))
+    assert listed is not None
+    picture("blue").save(photos / "blue.png")
+    (photos / "blue.png").replace(photos / "red.png")
+    with pytest.raises(Unreadable, match="replaced while it was being read") as caught:
+        load(listed, ColourEncoder().prepare, ())
+    assert caught.value.again
 
 
 # --- a folder that is not mounted -------------------------------------------------------

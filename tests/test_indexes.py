@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from avow import indexes
 from avow.core import folder
 from avow.core.errors import BadFeatures, MissingExtra, Unavailable, WrongIndex
-from avow.indexes.exact import Exact, _merged
+from avow.core.vector_forms import Plain
+from avow.indexes.exact import DEAD, Exact, _merged
 from avow.indexes.pgvector import PgVector
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
+from avow.retrieval.store import engines
 
 DIM = 24
 WAYS = [
@@ -415,3 +417,22 @@ def test_only_tables_that_avow_named_are_dropped(server, tmp_path, monkeypatch):
     PgVector.forget(tmp_path / "kept")
     assert "avow_of_somebody_else" in tables(server)
     index.close()
+
+
+@pytest.mark.parametrize("at_once", [3, 65536])  # fewer are gathered, more are masked
+@pytest.mark.parametrize("half", [False, True])
+def test_an_engine_that_lags_behind_its_rows_answers_as_they_do(monkeypatch, at_once, half):
+    monkeypatch.setattr(engines, "_AT_ONCE", at_once)
+    vectors, ids = some(20), np.arange(100, 120)
+    ids[4] = DEAD
+    lagging = Exact(DIM)
+    lagging.add(numbers(3, *range(100, 110)), some(11, 5))  # 3 and 104 are gone since
+    lagging.add(ids[5:10], vectors[5:10])
+    lagging.add(ids[:4], vectors[:4])
+    form = Plain(DIM, half)
+    searched = engines.Searched(ids, form.encode(vectors), form, lagging, dim=DIM)
+    live = np.flatnonzero(ids != DEAD)
+    found = searched.search(some(3, 2), 7)
+    wanted = plain(ids[live], vectors[live], some(3, 2), 7)
+    assert found[0].tolist() == wanted[0].tolist()
+    np.testing.assert_allclose(found[1], wanted[1], rtol=1e-5)

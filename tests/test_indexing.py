@@ -15,13 +15,22 @@ from encoders import COLOURS, ColourEncoder, picture
 from PIL import ExifTags, Image
 from serving import wait_until
 
-from avow.core.errors import AvowError, BadData, BadQuery, NoRoom, UnknownName, WrongIndex
+from avow.core.errors import (
+    AvowError,
+    BadData,
+    BadFeatures,
+    BadQuery,
+    NoRoom,
+    UnknownName,
+    WrongIndex,
+)
 from avow.retrieval.encoders.lazy import Deferred, files_of, unchanged
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
-from avow.retrieval.store.catalogue import open_catalogue
+from avow.retrieval.store.catalogue import changing, open_catalogue, sentences
 from avow.retrieval.store.inspection import inspect_index
 from avow.retrieval.store.lock import only_writer
+from avow.retrieval.store.rows import Rows
 from avow.retrieval.where import Where
 from benchmarks.quality import index_kills
 
@@ -317,6 +326,7 @@ def hostile(photos):
     (photos / "loop").symlink_to(photos)
     (photos / "self.jpg").symlink_to(photos / "self.jpg")
     (photos / "nowhere.jpg").symlink_to(photos / "not there")
+    (photos / "nowhere").symlink_to(photos / "not there")
     (photos / "device.png").symlink_to("/dev/zero")
     (photos / "double.jpg").symlink_to(photos / "green.jpg")
     (photos / "folder.jpg").mkdir()
@@ -511,6 +521,50 @@ def test_a_rebuild_that_was_stopped_goes_on_or_is_given_up(photos, index):
     assert [name for name in files if name.startswith("vectors")] == ["vectors.1"]
 
 
+def test_a_rebuild_that_was_stopped_is_begun_anew_in_another_form(photos, index):
+    encoder = ColourEncoder()
+    run(photos, index, encoder)
+    stops = iter([False, False, True])
+    run(photos, index, encoder, rebuild=True, batch=1, stop=lambda: next(stops))
+    run(photos, index, encoder, rebuild=True, half=True)
+    assert encoder.photographs == 6 + 3 + 6, "of three vectors none can be used"
+    with Library.open(index) as library:
+        assert library.manifest["vectors"] == "float16"
+    assert len(check_whole(index)) == 6
+
+
+def test_a_lost_catalogue_takes_rows_along_and_leaves_what_was_fitted(photos, index):
+    run(photos, index)
+    place = index / "models" / ColourEncoder().fingerprint
+    (place / "trust-text.json").write_text("{}")
+    (place / "engines" / "faiss").mkdir(parents=True)
+    (index / "catalogue.sqlite").unlink()
+    assert run(photos, index).new == 6
+    assert sorted(os.listdir(place)) == ["manifest.json", "trust-text.json", "vectors.0"]
+
+
+def test_a_rebuild_removes_engines_that_nobody_knows(photos, index):
+    run(photos, index)
+    strange = index / "models" / ColourEncoder().fingerprint / "engines" / "mine.engine"
+    strange.mkdir(parents=True)
+    (strange / "rows").write_bytes(b"x")
+    run(photos, index, rebuild=True)
+    assert not strange.exists()
+
+
+def test_a_model_that_gives_no_numbers_is_told(photos, index):
+    class Broken(ColourEncoder):
+        def encode_prepared(self, pixels):
+            return super().encode_prepared(pixels) * np.float32(np.nan)
+
+    with pytest.raises(BadFeatures) as told:
+        run(photos, index, Broken())
+    assert str(told.value) == (
+        "The model 'colours' gave NaN or infinite numbers. Expected finite vectors; its "
+        "weights are damaged."
+    )
+
+
 def test_precision_changes_only_with_a_rebuild(photos, index):
     run(photos, index, half=True)
     assert run(photos, index).unchanged == 6
@@ -602,6 +656,20 @@ def test_a_reader_whose_model_was_replaced_is_told(photos, index):
         for asked in (library.refresh, library.check_reachable):
             with pytest.raises(WrongIndex, match="made anew with another model while it was"):
                 asked()
+
+
+def test_a_reader_whose_rows_are_replaced_while_it_reads_asks_again(photos, index, monkeypatch):
+    run(photos, index)
+    read, waiting = Rows.read, [lambda: run(photos, index, rebuild=True, half=True)]
+
+    def late(rows, count):
+        while waiting:  # the reader has been told which file, and has not opened it
+            waiting.pop()()
+        return read(rows, count)
+
+    monkeypatch.setattr(Rows, "read", late)
+    with Library.open(index) as library:
+        assert library.manifest["vectors"] == "float16" and len(library) == 6
 
 
 # --- near-duplicates -----------------------------------------------------------------------
@@ -812,6 +880,26 @@ def test_a_full_disk_under_the_catalogue_is_the_same_sentence(photos, index):
     assert done.stdout.startswith("NoRoom The disk is full"), done.stdout + done.stderr
     run(photos, index)
     assert len(check_whole(index)) == 206
+
+
+def test_a_full_disk_takes_back_what_it_cut_off(photos, index):
+    run(photos, index)
+    link, catalogue = open_catalogue(index), index / "catalogue.sqlite"
+    link.execute("PRAGMA max_page_count = 1")  # no more than there are
+    with pytest.raises(NoRoom) as told, sentences(catalogue), changing(link):
+        link.execute("UPDATE files SET content = ?", ["x" * 100_000])
+    assert str(told.value) == (
+        f"The disk is full while writing {str(catalogue)!r}. Everything written before is "
+        "kept. Free some space and run the same command again to continue."
+    )
+    link.close()
+    assert len(check_whole(index)) == 6
+
+
+def test_a_catalogue_that_cannot_be_made_is_a_sentence(photos, index):
+    (index / "catalogue.sqlite").mkdir(parents=True)
+    with pytest.raises(WrongIndex, match=r"cannot be used \(unable to open database file\)"):
+        run(photos, index)
 
 
 def test_a_broken_catalogue_is_a_sentence(photos, index):

@@ -25,6 +25,10 @@ from avow.retrieval.opening import open_library, open_shared
 from avow.retrieval.search import Retriever
 from avow.retrieval.status import status_of
 from avow.retrieval.store_contract import Row, item_id
+from avow.retrieval.stores import _milvus_reading as reading
+from avow.retrieval.stores import milvus
+from avow.retrieval.stores._milvus_link import Link, _close
+from avow.retrieval.stores._milvus_rows import cells_of, stored
 from avow.retrieval.where import Where
 
 pytest.importorskip("pymilvus")
@@ -197,6 +201,144 @@ def test_a_file_is_open_in_one_process_and_outlives_it(tmp_path, monkeypatch):
         open_library("milvus:shop")
 
 
+OTHER = MANIFEST | {"fingerprint": "e" * 16}
+
+
+def shown(store, manifest=MANIFEST, size=6):
+    """Rows of another model in place of those before."""
+    store.prepare(manifest, True)
+    rows, vectors, usual = batch(0, size)
+    store.put(rows, vectors, usual)
+    store.publish()
+    return rows
+
+
+def follow(store):
+    current = store.current()
+    assert current is not None
+    store.use(current)
+
+
+def test_what_a_server_let_go_of_is_loaded_again(lite):
+    """As after a new start; collections that were replaced before stay gone."""
+    shown(lite)
+    shown(lite, OTHER)
+    for collection in (lite._rows(), lite._notes):
+        lite._link.use(lambda client, name=collection: client.release_collection(name))
+    assert len(lite.find(None, "image")) == 6 and lite.current() is not None
+
+
+def test_a_reader_of_rows_that_were_replaced_is_told_to_ask_again(lite):
+    shown(lite)
+    reader = open_shared(lite.address)
+    assert reader is not None
+    follow(reader)
+    shown(lite, OTHER)
+    with pytest.raises(Unavailable) as told:
+        reader.find(None, "image")
+    assert str(told.value) == (
+        "The rows of this store were replaced in Milvus at this moment. Expected them to stay; "
+        "ask again."
+    )
+    follow(reader)
+    assert len(reader.find(None, "image")) == 6
+    reader.close()
+
+
+def test_a_newer_format_is_refused(lite, monkeypatch):
+    with monkeypatch.context() as newer:
+        newer.setattr(milvus, "FORMAT", 99)
+        shown(lite)
+    with pytest.raises(WrongIndex) as told:
+        open_library(lite.address)
+    assert str(told.value) == (
+        f"The store {lite.address!r} has format 99. Expected {milvus.FORMAT} or an older one; "
+        "use the Avow that wrote it, or a newer one."
+    )
+
+
+def test_nothing_is_no_fault(lite, tmp_path, monkeypatch):
+    lite.drop()  # where nothing was written
+    assert lite.current() is None
+    rows = shown(lite, MANIFEST | {"engine": "hnsw"})
+    assert list(lite.files([])) == []
+    ids, scores = lite.search(np.empty((0, 4), np.float32), 3, None, "image")
+    assert ids.shape == scores.shape == (0, 0)
+    # as if more had passed a moment ago: the search is widened, and no more are there
+    ids, _ = lite.search(np.eye(4, dtype=np.float32)[:1], 9, None, "image", 9)
+    assert sorted(ids[0]) == sorted(row.id for row in rows)
+    monkeypatch.setenv("AVOW_MILVUS_URI", str(tmp_path / "none.db"))
+    nowhere = open_shared("milvus:shop")
+    assert nowhere is not None
+    nowhere.drop()
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_more_rows_than_an_answer_holds_are_read_in_parts(lite):
+    wanted = sorted(row.id for row in shown(lite, size=80))
+
+    def ask(client):
+        parts = reading.each(client, lite._rows(), "shown == 1", ["id"], most=9)
+        few = reading.smallest(client, lite._rows(), "shown == 1", 7, 10**6)  # counted before
+        return [row["id"] for row in parts], few
+
+    listed, few = lite._link.use(ask)
+    assert sorted(listed) == wanted and few == wanted[:7]
+
+
+def test_vectors_of_16_bits_come_back_from_a_server():
+    """It sends them as their bytes, in a list of one; Milvus Lite has none."""
+    (row,), (vector,), (usual,) = batch(0, 1)
+    cells = cells_of(row, vector, usual, True)
+    sent = cells | {"vector": [cells["vector"].tobytes()]}
+    back = stored([sent], {"dim": 4, "half": True})
+    assert back.rows == (row,)
+    np.testing.assert_array_equal(back.vectors, [vector.astype(np.float16)])
+
+
+def test_a_server_at_an_address_serves_a_store(lite, milvus_lite, shop, monkeypatch):
+    """Milvus Lite has an address, too, while it runs."""
+    from milvus_lite.server_manager import server_manager_instance
+
+    address = server_manager_instance.start_and_get_uri(milvus_lite)
+    monkeypatch.setenv("AVOW_MILVUS_URI", address)
+    encoder = ColourEncoder()
+    index_folders([shop], index=Path(lite.address), encoder=encoder)
+    with open_library(lite.address) as library:
+        assert len(Retriever(library, encoder).search("red").hits) == 1
+    assert lite.current() is not None  # closing that link let go of no file
+
+
+def test_a_file_that_cannot_be_opened_is_told(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    place = tmp_path / "shop.db"
+    monkeypatch.setenv("AVOW_MILVUS_URI", str(place))
+    place.write_text("no file of Milvus Lite")
+    with pytest.raises(WrongIndex, match=r"shop\.db' cannot be opened \(FileExistsError"):
+        open_library("milvus:shop")
+    place.unlink()
+    place.mkdir()
+    with (place / "LOCK").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match=r"shop\.db' is open in another process"):
+            open_library("milvus:shop")
+
+
+def test_a_mistake_of_the_asker_is_not_told_as_one_of_milvus(lite):
+    with pytest.raises(ValueError, match="invalid literal"):
+        lite._link.use(lambda client: int("seven"))
+
+
+def test_a_forked_process_leaves_the_link_of_its_parent_alone(milvus_lite, monkeypatch):
+    link = Link(milvus_lite)
+    client = link.use(lambda client: client)
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: -1)
+        link.close()
+    assert isinstance(client.list_collections(), list)
+    _close(client, milvus_lite, os.getpid())
+
+
 class Running:
     """A server of the package milvus-lite, in a process of its own."""
 
@@ -308,9 +450,7 @@ def test_a_killed_writer_leaves_whole_batches(tmp_path, monkeypatch):
         said = int(rest[-1]) if rest else said
         store = open_shared("milvus:shop")
         assert store is not None
-        current = store.current()
-        assert current is not None
-        store.use(current)
+        follow(store)
         (file,) = store.files(["/"])
         assert file.whole and len(file.ids) == 6 and said <= file.size <= said + 1
         store.close()

@@ -1,5 +1,6 @@
 """What is true of PostgreSQL alone: how often it is asked, and what is done when it fails."""
 
+import os
 import threading
 import uuid
 from dataclasses import replace
@@ -247,6 +248,12 @@ def test_a_newer_format_is_refused(old):
         "The tables in PostgreSQL have format 3. Expected 2 or an older one; use the Avow that "
         "wrote them, or a newer one."
     )
+    writer = open_shared("postgres:archive")
+    assert writer is not None
+    with pytest.raises(WrongIndex) as again:
+        writer.prepare({"fingerprint": "f" * 16, "dim": 4, "half": False}, False)
+    assert str(again.value) == str(refused.value)
+    writer.close()
 
 
 def test_filters_use_the_indexes_of_the_server(old):
@@ -445,6 +452,9 @@ def test_a_graph_that_is_too_wide_or_reaches_too_few(address, pictures, tmp_path
         query = encoder.encode_texts(["red"])
         found = library.nearest(query, 10, library.choose(None, "text", 100))
         assert found.ids.shape == (1, 10) and not found.missing
+        # as if more had passed a moment ago: all rows are compared, and no more are there
+        ids, _ = library._store.search(query, 20, None, "text", 20)
+        assert sorted(ids[0]) == sorted(library.find(None, "text"))
 
 
 def test_a_question_without_end_is_a_sentence(address, pictures, monkeypatch):
@@ -481,3 +491,23 @@ def test_writers_that_met_try_again(server):
 def test_a_table_needs_a_plain_name():
     with pytest.raises(WrongIndex, match="The table 'a b' has no usable name"):
         PgVector(DIM, "postgresql://nowhere", table="a b")
+
+
+def test_a_store_without_an_address_is_told(monkeypatch):
+    monkeypatch.delenv("AVOW_PG_DSN", raising=False)
+    with pytest.raises(WrongIndex) as told:
+        open_library("postgres:archive")
+    assert str(told.value) == (
+        "The store in PostgreSQL does not know its server. Expected its address in "
+        "AVOW_PG_DSN, such as postgresql://user@host/database."
+    )
+
+
+def test_a_forked_process_leaves_the_connections_of_its_parent_alone(server, monkeypatch):
+    pool = Pool(server)
+    pool.use(lambda link: None)
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: -1)
+        pool.close()
+    assert pool.use(lambda link: link.execute("SELECT 7").fetchone()) == (7,)
+    pool._pool.close()

@@ -21,7 +21,7 @@ from serving import wait_until
 
 from avow.api import Limits, connections, create_app
 from avow.api.clients import Address, address_of
-from avow.core.errors import BadQuery, Unavailable
+from avow.core.errors import BadQuery, Unavailable, WrongIndex
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.labelled_queries import read_known
 from avow.retrieval.library import Library
@@ -185,13 +185,25 @@ def test_a_filter_has_a_limit_of_work(client, retriever, monkeypatch):
         assert "use fewer alternatives" in error_of(client.get(path, params=asked), 422)
 
 
-@pytest.mark.parametrize("text", ["name~blue", "tag=x or width>1"])
-def test_a_filter_has_a_deadline(client, retriever, monkeypatch, text):
+@pytest.mark.parametrize(
+    ("text", "steps"), [("name~blue", 1), ("tag=x or width>1", 1), ("name~blue", 10**9)]
+)
+def test_a_filter_has_a_deadline(client, retriever, monkeypatch, text, steps):
+    """Looked at between steps of SQLite, and in every comparison with a pattern."""
     monkeypatch.setattr(filtering, "SECONDS", -1.0)
-    monkeypatch.setattr(filtering, "_STEPS", 1)
+    monkeypatch.setattr(filtering, "_STEPS", steps)
     with pytest.raises(BadQuery, match="took longer than -1 seconds and was stopped"):
         retriever.library.find(Where.parse(text))
     assert "was stopped" in error_of(client.get("/api/items", params={"where": text}), 422)
+
+
+def test_another_fault_of_a_filter_is_not_told_as_its_deadline(retriever, monkeypatch):
+    def broken(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(filtering, "matches_any", broken)
+    with pytest.raises(WrongIndex, match="user-defined function raised exception"):
+        retriever.library.find(Where.parse("name~blue"))
 
 
 # --- half requests and floods ---------------------------------------------------------------

@@ -77,11 +77,13 @@ def test_a_tar_and_its_changes(tmp_path, index):
     tars = tmp_path / "tars"
     members = {f"{number:04}.png": png(number) for number in range(6)}
     noise = {"0000.txt": b"a caption", "0000.json": b"{}", "bad.png": b"nothing"}
-    write_tar(tars / "0.tar", members | noise)
+    write_tar(tars / "0.tar", members | noise | {"empty.png": b""})
+    (tars / "folder.tar").mkdir()  # which is no shard
     write_tar(tars / "1.tar", {"a/b.png": png(77)})
     report = index([f"{tars}/*.tar"])
     bad = (f"{tars}/0.tar!/bad.png", "not a picture of a known format")
-    assert counts(report) == (7, 0, 0, 0) and report.skipped == [bad]
+    empty = (f"{tars}/0.tar!/empty.png", "empty: zero bytes")
+    assert counts(report) == (7, 0, 0, 0) and report.skipped == [bad, empty]
     assert counts(index([f"{tars}/*.tar"])) == (0, 0, 0, 7)
     with Library.open(tmp_path / "index") as library:
         assert library.folders() == [f"webdataset:{tars}/*.tar"]

@@ -71,3 +71,16 @@ def test_only_what_is_new_is_named_and_all_of_it_verified(indexed, monkeypatch):
     with pytest.raises(WrongIndex, match="the description of item 7 has changed"):
         StableNumbers(index).of(link, 1, np.arange(5))
     link.close()
+
+
+def test_what_is_kept_already_is_not_written_again_and_nothing_has_no_number(indexed, tmp_path):
+    _, index = indexed
+    link, kept = open_catalogue(index), (index / FILE).stat()
+    StableNumbers(index).keep(link)
+    assert (index / FILE).stat() == kept
+    link.close()
+    (tmp_path / "empty").mkdir()
+    link = open_catalogue(tmp_path / "empty", make=True)
+    of_nothing = StableNumbers(tmp_path / "empty").of(link, 1, np.array([7]))
+    assert of_nothing.tolist() == [np.iinfo(np.int64).max]  # never in a sample
+    link.close()

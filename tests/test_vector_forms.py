@@ -190,3 +190,15 @@ def test_a_damaged_projection_is_told_and_made_anew(photos):
     assert about["projection_checksum"]
     with Library.open(photos.parent / "index") as library:
         assert library.manifest["vectors"] == "int8x256"
+
+
+def test_a_rebuild_that_is_stopped_leaves_the_projection_of_what_is_shown(photos):
+    """The reference queries are damaged, so that the manifest is written anew."""
+    index = photos.parent / "index"
+    run(photos, vectors="int8x256")
+    (path,) = index.glob("models/*/bank.npy")
+    path.write_bytes(b"")
+    assert run(photos, rebuild=True, batch=1, stop=lambda: True).stopped
+    with Library.open(index) as library:
+        assert library.manifest["vectors"] == "int8x256"
+        assert np.isfinite(library.vectors(library.find())).all()

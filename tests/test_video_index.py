@@ -20,6 +20,7 @@ from avow.retrieval.library import Library
 from avow.retrieval.store.indexed_folders import frame_rate
 from avow.retrieval.store.inspection import inspect_index
 from avow.retrieval.store.report import Progress
+from avow.retrieval.store.video_reading import FRAMES_AT_ONCE
 
 pytest.importorskip("av")
 
@@ -235,6 +236,40 @@ def test_a_broken_video_is_listed_and_the_others_are_read(place, content, why):
     [(path, reason)] = report.skipped
     assert Path(path).name == "broken.mp4" and why in reason and reason
     assert run(place).skipped == report.skipped
+
+
+def test_a_video_that_changes_while_it_is_read_is_read_next_time(place: Path):
+    class Meanwhile(ColourEncoder):
+        def encode_prepared(self, pixels):
+            os.utime(place / "holiday.mp4", (1e9, 1e9))
+            return super().encode_prepared(pixels)
+
+    report = run(place, Meanwhile())
+    [(path, reason)] = report.skipped
+    assert (Path(path).name, reason) == ("holiday.mp4", "changed while it was being read")
+    assert report.new == 2 and run(place).new == 1
+    assert list(moments(place)) == ["holiday.mp4"]
+
+
+def test_a_recording_of_whole_batches_whose_length_is_not_told(tmp_path: Path):
+    """Two batches of frames and nothing left over, with a header as a live stream has it."""
+    import av
+
+    folder, told = tmp_path / "files", list[Progress]()
+    folder.mkdir()
+    with av.open(str(folder / "live.mkv"), "w", options={"live": "1"}) as container:
+        stream = container.add_stream("mpeg4", rate=1)
+        stream.width, stream.height = 64, 48
+        for number in range(2 * FRAMES_AT_ONCE):
+            frame = av.VideoFrame.from_image(picture("red", (64, 48)))
+            frame.pts = number
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    encoder = ColourEncoder()
+    assert run(folder, encoder, progress=told.append).new == 1
+    assert encoder.photographs == 2 * FRAMES_AT_ONCE
+    assert {one.share for one in told if one.video} == {None}
+    assert moments(folder)["live.mkv"][-1].end == pytest.approx(2 * FRAMES_AT_ONCE, abs=1.1)
 
 
 def test_without_pyav_pictures_are_indexed_and_one_sentence_tells(place, monkeypatch):

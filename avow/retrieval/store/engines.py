@@ -88,9 +88,9 @@ def open_engine(
     if name == "exact":
         return None
     kind = _kind(name, allow_code)
-    for left in reversed(range(_TRIES)):
-        if not place.is_dir():
-            break
+    left = _TRIES
+    while place.is_dir():
+        left -= 1
         try:
             return kind.open(place, dim)
         except WrongIndex:

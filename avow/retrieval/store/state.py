@@ -23,8 +23,6 @@ from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.row_blocks import Blocks, noted
 from avow.retrieval.store.row_checksums import FACTOR, PRIME, damaged, intact, is_sealed
 
-_TRIES = 5
-
 
 @dataclass(frozen=True)
 class State:
@@ -88,18 +86,16 @@ def read_state(
 ) -> State:
     """What the catalogue says now. before: the state that was read earlier."""
     index = space.folder.parent.parent
-    for left in reversed(range(_TRIES)):
+    while True:
+        asked = current(link, space, index)
         try:
             with reading(link):
                 return _read_once(link, space, about, before, allow_code)
-        except FileNotFoundError as error:
+        except WrongIndex:
+            now = current(link, space, index)
             # a writer may replace the rows between question and answer: then ask again
-            if not left:
-                raise WrongIndex(
-                    f"A file of the index {str(index)!r} is missing ({error.filename}). "
-                    "Make the index anew with `avow index --rebuild`."
-                ) from error
-    raise AssertionError("the last try returns or raises")
+            if (asked and asked[1]) == (now and now[1]):
+                raise
 
 
 def _read_once(

@@ -83,7 +83,9 @@ class Pool:
 
         with sentences():
             self._open()
-            for left in reversed(range(_TRIES)):
+            left = _TRIES
+            while True:
+                left -= 1
                 try:
                     with self._pool.connection() as link:
                         return work(link)
@@ -94,7 +96,6 @@ class Pool:
                     if not left or not _lost(error):
                         raise
                     self._pool.check()  # others of the pool may be dead as well
-        raise AssertionError("the last try returns or raises")
 
     def close(self) -> None:
         self._end()
