@@ -218,6 +218,8 @@ def encoded_once() -> Iterator[None]:
     encode, fit = transfer._encoded, transfer.transferred
 
     def remembered(teacher, library, ids, progress):
+        if isinstance(teacher, ColourEncoder):  # another one
+            return encode(teacher, library, ids, progress)
         content = {int(item.id): item.content for item in library.items(ids)}
         new = np.array([one for one in ids if content[int(one)] not in kept], np.int64)
         if len(new):

@@ -53,13 +53,13 @@ class _Member(tarfile.TarInfo):
     """A header inside a tar that is none is damage; `tarfile` takes it for the end."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Member":
+    def fromtarfile(  # pyright: ignore[reportIncompatibleMethodOverride]
+        cls, tar: tarfile.TarFile
+    ) -> "_Member":
         try:
-            return super().frombuf(buf, encoding, errors)
-        except tarfile.HeaderError as error:
-            if len(buf) == tarfile.BLOCKSIZE and any(buf):
-                raise tarfile.ReadError(str(error)) from error
-            raise
+            return super().fromtarfile(tar)
+        except tarfile.InvalidHeaderError as error:  # pyright: ignore[reportAttributeAccessIssue]
+            raise tarfile.ReadError(str(error)) from error
 
 
 _Contents = dict[str, tuple[FileStat, int, str]]
