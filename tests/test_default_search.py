@@ -105,7 +105,8 @@ def test_a_picture_of_the_index_is_first_and_the_others_are_judged_as_similar(re
     assert [hit.rank for hit in others] == [2, 3, 4, 5, 6]
     assert (shown.verdict, shown.trust) == ("answer", 0.999)
     assert asdict(shown.how_many) == pytest.approx(asdict(near.how_many), abs=1e-5)
-    assert shown.why == f"The first is the same picture. Of the others: {near.why}"
+    said = "The first is the same picture, or looks just like it."
+    assert shown.why == f"{said} Of the others: {near.why}"
     pages = [retriever.search(image=cat.path, k=Page(2, start)) for start in (0, 2, 4)]
     seen = [hit for page in pages for hit in (*page.hits, *page.near_misses)]
     assert [hit.id for hit in seen] == [cat.id, *(hit.id for hit in others)]

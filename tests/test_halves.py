@@ -155,7 +155,7 @@ def test_search_by_words_and_by_a_picture(home):
         home=home,
         check=False,
     )
-    assert shown.returncode in (0, 3) and "The first is the same picture." in shown.stdout, (
+    assert shown.returncode in (0, 3) and "The first is the same picture" in shown.stdout, (
         shown.stderr
     )
 

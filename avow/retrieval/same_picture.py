@@ -36,7 +36,7 @@ def itself_first(
     page = request.page
     others = answer([replace(request, but=itself.id, page=Page(page.end))])[0]
     noun = "picture" if itself.moment is None else "moment"
-    why = f"The first is the same {noun}."
+    why = f"The first is the same {noun}, or looks just like it."
     if others.hits or others.near_misses:
         why = f"{why} Of the others: {others.why}"
     hits, misses = _behind(others.hits), _behind(others.near_misses)
