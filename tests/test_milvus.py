@@ -324,6 +324,26 @@ def test_a_file_that_cannot_be_opened_is_told(tmp_path, monkeypatch):
             open_library("milvus:shop")
 
 
+def test_a_connection_that_breaks_at_opening_is_made_again(milvus_lite, monkeypatch):
+    import pymilvus
+    from pymilvus.exceptions import MilvusException
+
+    made, breaks = pymilvus.MilvusClient, iter([True, True, False])
+
+    def busy(*where, **how):
+        if next(breaks):
+            raise MilvusException(code=2, message="Too many pings")
+        return made(*where, **how)
+
+    monkeypatch.setattr(pymilvus, "MilvusClient", busy)
+    link = Link(milvus_lite)
+    assert isinstance(link.use(lambda client: client.list_collections()), list)
+    link.close()
+    breaks = iter([True] * 9)
+    with pytest.raises(WrongIndex, match="Too many pings"):
+        Link(milvus_lite).use(lambda client: client)
+
+
 def test_a_mistake_of_the_asker_is_not_told_as_one_of_milvus(lite):
     with pytest.raises(ValueError, match="invalid literal"):
         lite._link.use(lambda client: int("seven"))

@@ -23,6 +23,10 @@ PATIENCE: dict[str, Any] = {"retry_times": 2}
 """Of one request: a lost connection is tried again at once, then the store counts as away."""
 _CONNECT = 3.0
 """Seconds to wait for a server."""
+_OPENINGS = 3
+"""Times that the file of Milvus Lite is opened: its connection can break on a busy machine."""
+_QUIET = {"grpc.keepalive_time_ms": 2**31 - 1, "grpc.keepalive_permit_without_calls": 0}
+"""Milvus Lite is in this process and needs no pings; it ends connections that send many."""
 _UNFLUSHED = 1000
 """Rows that Milvus Lite may keep as they came; such rows are slow to search."""
 _NO_COLLECTION, _NOT_LOADED = 100, 101
@@ -122,16 +126,21 @@ class Link:
         return MilvusClient(self._uri, token=self._token, timeout=_CONNECT)
 
     def _lite(self) -> Any:
-        from pymilvus import MilvusClient
-
         Path(self._uri).parent.mkdir(parents=True, exist_ok=True)
-        with _reasons() as reasons:
-            try:
-                client = MilvusClient(self._uri)
-            except Exception as error:
-                raise self._not_opened(error, reasons) from error
+        client = self._connected()
         _FILES.setdefault(self._uri, _File(self._uri)).users += 1
         return client
+
+    def _connected(self, openings: int = _OPENINGS) -> Any:
+        from pymilvus import MilvusClient
+
+        with _reasons() as reasons:
+            try:
+                return MilvusClient(self._uri, grpc_options=_QUIET)
+            except Exception as error:
+                if reasons or openings == 1:
+                    raise self._not_opened(error, reasons) from error
+        return self._connected(openings - 1)
 
     def _not_opened(self, error: Exception, reasons: list[str]) -> WrongIndex:
         if "DataDirLockedError" in reasons:
