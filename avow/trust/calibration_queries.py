@@ -22,6 +22,10 @@ DRAWS = 2
 """How many times the labels of a query are drawn, where only probabilities are known."""
 LEARNT = 1500
 """Queries of each kind that are learnt from."""
+SHARES = (0.004, 0.7)
+"""Least and largest share of relevant items in the galleries of `in_other_shares`."""
+FEWEST, SMALLEST = 3, 40
+"""Relevant items that such a query has, and items that such a gallery has, at least."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class CalibrationQueries:
     """How many words each query has; 0 for a photograph."""
     common: Float[np.ndarray, " queries"] | None = None
     """How common the words of each query are (`retrieval.commonness`); None for photographs."""
+    apart: bool = False
+    """Whether each query has a gallery of its own (`in_other_shares`), which is asked whole."""
 
     def only(self, chosen: Int[np.ndarray, " some"]) -> "CalibrationQueries":
         """Some of the queries over the same candidates."""
@@ -45,6 +51,7 @@ class CalibrationQueries:
             self.scored.queries(chosen),
             self.words[chosen],
             None if self.common is None else self.common[chosen],
+            self.apart,
         )
 
 
@@ -54,6 +61,25 @@ def two_halves(
     """Two random halves; the captions of one picture stay together."""
     one, other = halves(together(queries.scored.groups), seed, larger_first=True)
     return queries.only(one), queries.only(other)
+
+
+def halved_queries(
+    askings: Sequence[CalibrationQueries], other_shares: int, seed: int
+) -> tuple[list[tuple[CalibrationQueries, CalibrationQueries]], list[int]]:
+    """Every kind in halves, then names in galleries of their own; and whose queries each has.
+
+    A query is on the same side with all its galleries.
+    """
+    halved = [two_halves(asking, seed + number) for number, asking in enumerate(askings)]
+    source = list(range(len(halved)))
+    for number, (one, other) in enumerate(halved[:]):
+        if other_shares and one.style == "name":
+            own = in_other_shares(one, other_shares, seed + 2 * number)
+            held = in_other_shares(other, other_shares, seed + 2 * number + 1)
+            if len(own.words) and len(held.words):
+                halved.append((own, held))
+                source.append(number)
+    return halved, source
 
 
 def together(groups: Int[np.ndarray, " queries"]) -> Int[np.ndarray, " queries"]:
@@ -66,6 +92,47 @@ def together(groups: Int[np.ndarray, " queries"]) -> Int[np.ndarray, " queries"]
     return np.arange(len(groups)) if largest > max(20, len(groups) / 50) else groups
 
 
+def in_other_shares(asking: CalibrationQueries, times: int, seed: int) -> CalibrationQueries:
+    """Every query in galleries of its own, in which another share of the items is relevant.
+
+    Of the pictures of one collection a hundredth show a dog, of those of another one half;
+    queries over one gallery would teach its shares. Items outside the gallery of a query have
+    a similarity of minus infinity. Queries with fewer than `FEWEST` relevant items are left
+    out.
+    """
+    rng = np.random.default_rng(seed)
+    enough = np.flatnonzero(asking.scored.match.sum(1) >= FEWEST)
+    chosen = np.repeat(enough, times)
+    inside = _with_share(asking.scored.match[chosen], rng)
+    large = inside.sum(1) >= SMALLEST
+    chosen, inside = chosen[large], inside[large]
+    some = asking.only(chosen)
+    similarity = np.where(inside, some.scored.similarity, np.float32(-np.inf))
+    match = some.scored.match & inside
+    own = replace(some.scored, similarity=similarity, match=match, same=chosen)
+    return replace(some, scored=own, apart=True)
+
+
+def _with_share(
+    match: Bool[np.ndarray, "queries items"], rng: np.random.Generator
+) -> Bool[np.ndarray, "queries items"]:
+    """For each query some items, of which a share is relevant that is drawn."""
+    queries, items = match.shape
+    relevant = match.sum(1)
+    share = np.exp(rng.uniform(np.log(SHARES[0]), np.log(SHARES[1]), queries))
+    size = np.exp(rng.uniform(np.log(SMALLEST), np.log(items), queries))
+    size = np.minimum(size, np.minimum(relevant / share, (items - relevant) / (1 - share)))
+    count = np.maximum(1, (size * share).round())
+    luck = rng.random(match.shape)
+    place = [
+        np.argsort(np.argsort(np.where(some, luck, 2.0), axis=1), axis=1)
+        for some in (match, ~match)
+    ]
+    return np.where(
+        match, place[0] < count[:, None], place[1] < (size.round() - count)[:, None]
+    )
+
+
 def see_hits(
     asking: CalibrationQueries,
     sizes: Sequence[int],
@@ -75,7 +142,7 @@ def see_hits(
     keep: int,
 ) -> Hits:
     """Hits in galleries of many sizes; `absent`: with everything relevant taken away."""
-    scored = asking.scored
+    scored, sizes = asking.scored, () if asking.apart else sizes
     if scored.match.any():
         hits = draw_sizes(scored, sizes, seed=seed, keep=keep, absent=absent)
     else:

@@ -26,6 +26,7 @@ from avow.trust.calibration_queries import (
     TAKEN_AWAY,
     CalibrationQueries,
     evenly,
+    halved_queries,
     labelled,
     missed_hits,
     sampled,
@@ -33,7 +34,6 @@ from avow.trust.calibration_queries import (
     share_without,
     thinned,
     together,
-    two_halves,
 )
 from avow.trust.coherence import (
     TEN,
@@ -190,38 +190,38 @@ def fit_search_policy(
     style: str = "",
     sizes: Sequence[int] = SIZES,
     max_false_refusals: float = MAX_FALSE_REFUSALS,
+    other_shares: int = 0,
     seed: int = 0,
 ) -> Policy:
     """A policy from held-out queries of one or several kinds.
 
     One half of each kind's queries fits the probabilities; the other half states how far an
     answer holds, and every promise rests on it. Each kind counts the same however many
-    queries it has.
+    queries it has. other_shares: galleries in which each name has another share.
     """
-    halved = [two_halves(asking, seed + number) for number, asking in enumerate(askings)]
-    there = [n for n, asking in enumerate(askings) if asking.scored.match.any()]
+    halved, source = halved_queries(askings, other_shares, seed)
+    there = [n for n, (one, _) in enumerate(halved) if one.scored.match.any()]
     if not there:
         raise BadData("No query has a relevant item. Expected some; give right answers.")
-    # where no query asks for what is absent, what is relevant is taken away from all
-    away = [n for n in range(len(askings)) if n not in there] or there
+    # what is relevant is taken away from all where no query asks for what is absent
+    away = [n for n in range(len(halved)) if n not in there] or there
 
     def see(numbers: Sequence[int], side: int, absent: bool) -> list[Hits]:
         return [
-            see_hits(halved[n][side], sizes, seed, 2 * n + side, absent, CANDIDATES)
+            see_hits(halved[n][side], sizes, seed, 2 * source[n] + side, absent, CANDIDATES)
             for n in numbers
         ]
 
-    fitted, held = (
-        evenly(see(there, 0, False)),
-        evenly(see(there, 1, False), HELD // len(there)),
-    )
+    fitted = evenly(see(there, 0, False))
+    held = evenly(see(there, 1, False), HELD // len(there))
     without, unseen = see(away, 0, True), see(away, 1, True)
     share = TAKEN_AWAY if away == there else NOTHING_THERE
     if away != there:
+        shared = [n for n in there if not halved[n][0].apart]
         for side, hits in ((0, without), (1, unseen)):
             hits += [
                 missed_hits(halved[n][side], sizes, seed, 2 * n + side, CANDIDATES)
-                for n in there
+                for n in shared
             ]
     learnt = Hits.join([fitted, share_without(evenly(without), fitted, share)])
     probability = fit_hits("relevant", thinned(learnt))
@@ -287,10 +287,11 @@ def behind(scored: ScoredQueries, order: Int[np.ndarray, "queries hits"]) -> Beh
     evidence = scored.averaged / scored.tau
     if scored.background is not None:
         evidence = relative_evidence(scored.similarity, scored.background, scored.tau)
-    behind_hits = np.ones(evidence.shape, bool)
+    behind_hits = np.isfinite(evidence)
     np.put_along_axis(behind_hits, order, False, axis=1)
     last = np.take_along_axis(evidence, order[:, -1:], axis=1)
-    return Behind(last - evidence, behind_hits, behind_hits.sum(1))
+    gap = last - np.where(behind_hits, evidence, last)
+    return Behind(gap, behind_hits, behind_hits.sum(1))
 
 
 def _behind(
