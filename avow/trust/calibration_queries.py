@@ -22,8 +22,8 @@ DRAWS = 2
 """How many times the labels of a query are drawn, where only probabilities are known."""
 LEARNT = 1500
 """Queries of each kind that are learnt from."""
-SHARES = (0.004, 0.7)
-"""Least and largest share of relevant items in the galleries of `in_other_shares`."""
+LARGEST_SHARE = 0.8
+"""Of relevant items in the galleries of `in_other_shares`."""
 FEWEST, SMALLEST = 3, 40
 """Relevant items that such a query has, and items that such a gallery has, at least."""
 
@@ -96,9 +96,10 @@ def in_other_shares(asking: CalibrationQueries, times: int, seed: int) -> Calibr
     """Every query in galleries of its own, in which another share of the items is relevant.
 
     Of the pictures of one collection a hundredth show a dog, of those of another one half;
-    queries over one gallery would teach its shares. Items outside the gallery of a query have
-    a similarity of minus infinity. Queries with fewer than `FEWEST` relevant items are left
-    out.
+    queries over one gallery would teach its shares. Shares above the usual one are drawn as
+    often as shares below it, the further from it the smaller the gallery: a subset has no
+    other way. Items outside the gallery of a query have a similarity of minus infinity.
+    Queries with fewer than `FEWEST` relevant items are left out.
     """
     rng = np.random.default_rng(seed)
     enough = np.flatnonzero(asking.scored.match.sum(1) >= FEWEST)
@@ -119,8 +120,9 @@ def _with_share(
     """For each query some items, of which a share is relevant that is drawn."""
     queries, items = match.shape
     relevant = match.sum(1)
-    share = np.exp(rng.uniform(np.log(SHARES[0]), np.log(SHARES[1]), queries))
     size = np.exp(rng.uniform(np.log(SMALLEST), np.log(items), queries))
+    share = relevant / items * (items / size) ** rng.uniform(-1, 1, queries)
+    share = np.clip(share, 1 / size, LARGEST_SHARE)
     size = np.minimum(size, np.minimum(relevant / share, (items - relevant) / (1 - share)))
     count = np.maximum(1, (size * share).round())
     luck = rng.random(match.shape)
