@@ -1,12 +1,12 @@
 """How far off is "about N pictures fit" for a single name, and would a mixture mend it?
 
-    python -m benchmarks.quality.single_names [--cache DIR]
+    python -m benchmarks.quality.single_names [--cache DIR] [--before trust-text.json]
 
 Dev photographs only; nothing of it is in a search. Nouns of Flickr8k's and of COCO's dev
 captions and COCO's object names, each asked in galleries with its usual share (all photographs,
 100 and 30 drawn) and in galleries made so that it has a share of 1, 4, 20 and 50 %. The true
 number is what captions or objects say. Beside the shipped policy (half of these names fitted
-it):
+it), and an earlier one where `--before` names it:
 
     mixture    share of the name by a mixture of two densities (`_name_mixture`), whose
                levels are told by how common the word is
@@ -159,15 +159,24 @@ class Reference:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cache", type=Path, default=avow_home() / "benchmarks" / "people")
-    lab = Lab(parser.parse_args().cache)
+    parser.add_argument("--before", type=Path, help="a policy to show beside the shipped one")
+    chosen = parser.parse_args()
+    lab = Lab(chosen.cache)
     policy = Policy.load(lab.encoder.home / "trust-text.json")
     kinds = every_name(lab, Reference(lab))
     rng = np.random.default_rng(SEED)
-    learn = [one for names in kinds for one in galleries(names, policy, rng, learning=True)]
-    measure = [one for names in kinds for one in galleries(names, policy, rng, learning=False)]
+    learn = asked_in_all(kinds, policy, rng, learning=True)
+    state, rows, absent = rng.bit_generator.state, {}, {}
+    if chosen.before:
+        measure = asked_in_all(kinds, Policy.load(chosen.before), rng)
+        there = [one for one in measure if one.match.any()]
+        rows["before"] = by_gallery(there, today(there))
+        absent["before"] = of_absent(measure, [one.stated for one in measure])
+    rng.bit_generator.state = state  # both policies are asked in the same galleries
+    measure = asked_in_all(kinds, policy, rng)
     there = [one for one in measure if one.match.any()]
-    rows = {"today": by_gallery(there, today(there))}
-    absent = {"today": of_absent(measure, [one.stated for one in measure])}
+    rows["today"] = by_gallery(there, today(there))
+    absent["today"] = of_absent(measure, [one.stated for one in measure])
     seconds: dict[str, float] = {}
     for variant in VARIANTS:
         stated, spread, seconds[variant] = held_out(kinds, learn, measure, variant)
@@ -213,15 +222,16 @@ def every_name(lab: Lab, reference: Reference) -> list[Names]:
     return found
 
 
-def galleries(
-    names: Names, policy: Policy, rng: np.random.Generator, learning: bool
+def asked_in_all(
+    kinds: list[Names], policy: Policy, rng: np.random.Generator, learning: bool = False
 ) -> list[Asked]:
     """Every name in its galleries: to learn from, of random sizes and shares."""
     draw = random_galleries if learning else fixed_galleries
     asked = []
-    for row, match in enumerate(names.match):
-        for kind, chosen in draw(match, rng):
-            asked.append(ask(names, policy, row, kind, np.sort(chosen)))
+    for names in kinds:
+        for row, match in enumerate(names.match):
+            for kind, chosen in draw(match, rng):
+                asked.append(ask(names, policy, row, kind, np.sort(chosen)))
     return asked
 
 
