@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -119,6 +120,28 @@ def test_a_picture_of_the_index_is_first_and_the_others_are_judged_as_similar(re
     assert "same picture" not in retriever.search(image=turned).why
 
 
+def test_copies_of_a_picture_are_found_with_it_and_the_others_judged_without_them(tmp_path):
+    """Beside a copy all others would be called unlike, and the copy itself unsure."""
+    (tmp_path / "photos").mkdir()
+    files = sample.build().splits["test"].files or ()
+    for file in files:
+        shutil.copy(file, tmp_path / "photos")
+    [cat] = (tmp_path / "photos").glob("chelsea*")
+    shutil.copy(cat, cat.with_stem("again"))
+    avow.index([tmp_path / "photos"], tmp_path / "index")
+    found = avow.open(tmp_path / "index")
+    both, others = found.search(image=cat), found.similar(found.search(image=cat).hits[0].id)
+    assert {Path(hit.path).stem for hit in both.hits[:2]} == {"again", cat.stem}
+    assert [hit.p_relevant for hit in both.hits[:2]] == [0.999, 0.999]
+    assert both.why.startswith("The first 2 are the same picture, or look just like it. Of the")
+    assert (both.searched, both.uncertainty.K) == (len(files) + 1, len(files) - 1)
+    assert (others.verdict, others.trust, others.searched) == ("answer", 0.999, len(files))
+    assert others.why.startswith("The first is the same picture, or looks just like it. Of the")
+    rest = [hit.p_relevant for hit in (*both.hits, *both.near_misses)[2:]]
+    again = [hit.p_relevant for hit in (*others.hits, *others.near_misses)[1:]]
+    assert rest[:8] == pytest.approx(again[:8], abs=1e-5)
+
+
 def test_few_hits_are_less_sure_than_the_verdict_which_is_for_ten(retriever):
     """Words that match the numbers: what is stated of those shown, and what is answered."""
     ten = retriever.search("a cat")
@@ -154,4 +177,5 @@ def test_answers_less_likely_than_asked_for_are_left_out(retriever):
     none = retriever.search("a cat", where="p>=1")
     assert none.verdict == "nothing_found" and none.hits == ()
     assert none.near_misses == all_of_them.hits
-    assert none.why.startswith("No answer is at least 100 % likely to fit.")
+    best = percent(none.near_misses[0].p_relevant)
+    assert none.why == f"No answer is at least 100 % likely to fit; the best is {best}."

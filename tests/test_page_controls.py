@@ -103,6 +103,9 @@ def test_a_picture_is_looked_at_in_full(visit, address):
     page.click("#tools >> text=Copy path")
     ready(seen, "#toast:has-text('Copied')")
     assert page.evaluate("navigator.clipboard.readText()").endswith("/pictures/chelsea.jpg")
+    for chosen in (True, False):
+        page.keyboard.press("x")
+        assert page.locator("#tools .pick input").is_checked() is chosen
     assert page.evaluate(SMALL) == []
     # keys go on into the list behind the first answers, and back
     for key in ("ArrowRight", "ArrowRight"):
@@ -150,6 +153,13 @@ def test_picked_pictures_are_exported(visit, address):
     page.locator("#shown .look").first.press("x")
     page.locator("#further .card:not(.wait) .pick").first.click()
     assert page.inner_text("#picked p") == "2 pictures picked"
+    page.locator("#shown .fits button").first.click()
+    ready(seen, "#toast:has-text('it fits')")  # above the bar, not over it
+    boxes = page.evaluate(
+        "['toast', 'picked'].map((id) => document.getElementById(id).getBoundingClientRect())"
+    )
+    assert boxes[0]["bottom"] <= boxes[1]["top"]
+    page.click("#toast button")
     with page.expect_download() as saved:
         page.click("#picked >> text=CSV")
     rows = list(csv.DictReader(io.StringIO(Path(saved.value.path()).read_text())))
@@ -257,6 +267,8 @@ def test_a_first_visit_makes_an_index_and_shows_it_while_it_grows(visit, index, 
         ready(seen, ".chooser >> text=Index this folder")
         assert "19 pictures and videos lie in it" in page.inner_text(".chooser")
         assert page.evaluate(SMALL) == []
+        beside = page.locator(".chooser .below-picture button").all()
+        assert len({one.bounding_box()["y"] for one in beside}) == 1
         page.click(".chooser >> text=Index this folder")
         ready(seen, ".wall .look")
         serving.wait_until(lambda: page.inner_text("#index-line") == "18 pictures")
@@ -366,6 +378,9 @@ def test_a_list_of_any_length_holds_only_what_is_in_view(visit, tmp_path):
         page = ready(seen, "#further .more")
         page.click("#further .more")
         ready(seen, "#further .card:not(.wait)")
+        first = "document.querySelector('#further .card').getBoundingClientRect()"
+        top = page.evaluate(f"[{first}.top, {first}.height, innerHeight]")
+        assert -top[1] < top[0] < top[2] + top[1]  # the page has not moved to the list's middle
         held = "document.querySelectorAll('#further .card').length"
         assert page.evaluate(held) < 80
         page.locator("#further .card:not(.wait) .look").first.focus()

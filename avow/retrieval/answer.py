@@ -256,10 +256,12 @@ def at_least(result: SearchResult, least: float) -> SearchResult:
     if likely:
         return replace(result, hits=likely)
     if result.verdict == "unjudged":
-        why = "No answer of this search has a probability, so none passes p>= in the filter."
+        none = "No answer of this search has a probability, so none passes p>= in the filter."
+        why = f"{none} {result.why}"
     else:
-        why = f"No answer is at least {100 * least:g} % likely to fit."
-    said = {"verdict": "nothing_found", "why": f"{why} {result.why}"}
+        best = percent(max(hit.p_relevant or 0.0 for hit in result.hits))
+        why = f"No answer is at least {100 * least:g} % likely to fit; the best is {best}."
+    said = {"verdict": "nothing_found", "why": why}
     return replace(result, hits=(), near_misses=result.hits, **said)  # type: ignore[arg-type]
 
 
