@@ -80,12 +80,9 @@ class Part(ABC):
 
     captions: Int[np.ndarray, " captions"]
     """For each caption, its place in the whole split."""
+    split: PairedSplit
     views: int
     tau: float
-
-    @property
-    @abstractmethod
-    def split(self) -> PairedSplit: ...
 
     @abstractmethod
     def identity(self) -> Iterator[str]:

@@ -69,12 +69,8 @@ class EncodedPart(Part):
     """All pairs of a split, judged by one encoder."""
 
     encoder: Encoder
-    pairs: Pairs
+    split: Pairs  # type: ignore[override]
     vectors: Float32[np.ndarray, "images dim"]
-
-    @property
-    def split(self) -> Pairs:
-        return self.pairs
 
     @property
     def captions(self) -> Int[np.ndarray, " captions"]:  # type: ignore[override]

@@ -21,12 +21,8 @@ class TrainedPart(Part):
     """Images with features, and the model that never saw them, or did."""
 
     model: Model
-    featured: FeaturedSplit
+    split: FeaturedSplit  # type: ignore[override]
     captions: Int[np.ndarray, " captions"]
-
-    @property
-    def split(self) -> FeaturedSplit:
-        return self.featured
 
     @property
     def views(self) -> int:  # type: ignore[override]
