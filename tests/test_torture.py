@@ -68,8 +68,7 @@ def test_a_promise_is_kept(tmp_path, name, monkeypatch):
     count *= 1 if name in FORKS else LONG
     if name in FORKS:
         # on a disk in memory, where the system has one: thousands of syncs are made
-        disk = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        with tempfile.TemporaryDirectory(dir=disk) as place:
+        with tempfile.TemporaryDirectory(dir=_runner.MEMORY) as place:
             if name == "health":
                 fill_little(Path(place) / name)
             found = _runner.in_a_process(name, Path(place), 0, count, *FORKS[name])

@@ -19,6 +19,7 @@ PROOF = (
     "in ten is repaired by the command that its sentence names."
 )
 WANTED, BATCH = 20_000, 400
+IN_MEMORY = True
 REPAIRED = 10
 
 

@@ -25,6 +25,7 @@ PROOF = (
     "again, killed once more, and at last let through: it must end as an undisturbed run does."
 )
 WANTED, BATCH = 2000, 100
+IN_MEMORY = True
 SLOW = ("calibrate", "audit")
 """Not tried again once every step was."""
 
