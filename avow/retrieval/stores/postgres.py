@@ -15,6 +15,7 @@ from avow.core.errors import BadQuery, WrongIndex
 from avow.core.searching import Nearest, Queries
 from avow.core.shapes import Int64
 from avow.indexes.pgvector import nearest_question, set_for_search
+from avow.retrieval import store_documents as documents
 from avow.retrieval.store_contract import (
     Current,
     Filter,
@@ -84,7 +85,10 @@ class Postgres(SharedStore):
             ).fetchone()
 
         row = self._pool.use(ask)
-        return None if row is None else Current(row[0], str(row[1]), str(row[2]), *row[3:])
+        if row is None:
+            return None
+        documents.read(self.address, "the manifest", row[3], documents.MANIFEST)
+        return Current(row[0], str(row[1]), str(row[2]), *row[3:])
 
     def use(self, current: Current) -> None:
         self.generation, self._about = current.generation, current.manifest
@@ -106,9 +110,10 @@ class Postgres(SharedStore):
                     "model = %s AND number >= %s ORDER BY number",
                     [self.name, manifest["fingerprint"], published],
                 ).fetchall()
-                there = [row for row in rows if not (anew and row[0] == published)]
-                if there:
-                    return there[0]
+                for row in rows:
+                    whole = documents.whole(row[1], documents.MANIFEST)
+                    if whole and not (anew and row[0] == published):
+                        return row
                 number = last + 1
                 make_rows(
                     link,
