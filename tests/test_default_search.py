@@ -8,7 +8,7 @@ from PIL import Image
 
 import avow
 from avow.data.readers import sample
-from avow.retrieval.answer import SearchResult
+from avow.retrieval.answer import SearchResult, percent
 from avow.retrieval.request import Page
 from avow.retrieval.search import Retriever
 
@@ -104,7 +104,11 @@ def test_a_picture_of_the_index_is_first_and_the_others_are_judged_as_similar(re
     assert [hit.p_relevant for hit in others] == pytest.approx(stated, abs=1e-5)
     assert [hit.rank for hit in others] == [2, 3, 4, 5, 6]
     assert (shown.verdict, shown.trust) == ("answer", 0.999)
-    assert asdict(shown.how_many) == pytest.approx(asdict(near.how_many), abs=1e-5)
+    with_it = {key: number + 1 for key, number in asdict(near.how_many).items()}
+    assert asdict(shown.how_many) == pytest.approx(with_it, abs=1e-5)
+    every = len(retriever.library.find())
+    assert (shown.searched, near.searched) == (every, every - 1)  # all were looked at
+    assert shown.uncertainty.K == every - 1  # u is of the others, and means K of them
     said = "The first is the same picture, or looks just like it."
     assert shown.why == f"{said} Of the others: {near.why}"
     pages = [retriever.search(image=cat.path, k=Page(2, start)) for start in (0, 2, 4)]
@@ -118,14 +122,27 @@ def test_a_picture_of_the_index_is_first_and_the_others_are_judged_as_similar(re
 def test_few_hits_are_less_sure_than_the_verdict_which_is_for_ten(retriever):
     """Words that match the numbers: what is stated of those shown, and what is answered."""
     ten = retriever.search("a cat")
-    assert ten.heading == f"Answer; that one of these fits: {100 * ten.trust:.0f} %"
+    assert str(ten.heading) == f"Answer; that one of these fits: {percent(ten.trust)}"
+    assert [percent(share) for share in (0.0, 0.004, 0.5049, 0.645, 0.994, 1.0)] == [
+        *("0 %", "< 1 %", "50 %", "65 %", "> 99 %", "100 %")
+    ]
     for trust, shown, heading in (
         (0.65, 3, "Answer among the best ten; that one of these 3 fits: 65 %"),
         (0.97, 3, "Answer; that one of these 3 fits: 97 %"),
         (0.65, 1, "Answer among the best ten; that this one fits: 65 %"),
+        (0.999, 1, "Answer; that this one fits: > 99 %"),
     ):
-        assert replace(ten, trust=trust, hits=ten.hits[:shown]).heading == heading
-    assert retriever.search("a submarine under the ice").heading == "Nothing found"
+        assert str(replace(ten, trust=trust, hits=ten.hits[:shown]).heading) == heading
+    assert str(retriever.search("a submarine under the ice").heading) == "Nothing found"
+
+
+def test_what_a_least_probability_leaves_is_as_sure_as_if_no_more_was_asked_for(retriever):
+    ten = retriever.search("a cat")
+    least = (ten.hits[2].p_relevant + ten.hits[3].p_relevant) / 2
+    left = retriever.search("a cat", where=f"p>={least:.6f}")
+    few = retriever.search("a cat", k=len(left.hits))
+    assert len(left.hits) == 3 and left.trust == pytest.approx(few.trust, abs=1e-6)
+    assert left.trust < ten.trust and left.heading == few.heading
 
 
 def test_answers_less_likely_than_asked_for_are_left_out(retriever):
@@ -133,7 +150,7 @@ def test_answers_less_likely_than_asked_for_are_left_out(retriever):
     likely = retriever.search("a cat", where="p>=50% and kind=picture")
     assert 0 < len(likely.hits) < len(all_of_them.hits)
     assert likely.hits == tuple(hit for hit in all_of_them.hits if hit.p_relevant >= 0.5)
-    assert (likely.verdict, likely.trust) == (all_of_them.verdict, all_of_them.trust)
+    assert likely.verdict == all_of_them.verdict and likely.trust < all_of_them.trust
     none = retriever.search("a cat", where="p>=1")
     assert none.verdict == "nothing_found" and none.hits == ()
     assert none.near_misses == all_of_them.hits

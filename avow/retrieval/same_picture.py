@@ -40,6 +40,8 @@ def itself_first(
     if others.hits or others.near_misses:
         why = f"{why} Of the others: {others.why}"
     hits, misses = _behind(others.hits), _behind(others.near_misses)
+    many = others.how_many
+    others = replace(others, apart=1, how_many=None if many is None else many.and_more(1))
     if others.verdict == "unjudged":
         return replace(others, why=why, hits=(itself, *hits)[page.offset : page.end])
     itself = replace(itself, p_relevant=SURE)

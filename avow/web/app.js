@@ -93,7 +93,7 @@ function tell(result, picture) {
     misses.length ? folded(`Show the nearest ${noun(misses.length)} all the same`, misses) : null,
   );
   const had = result.hits.length;
-  const left = result.uncertainty.K - had;
+  const left = result.searched - had;
   if (had && left > 0 && !/\bp\s*>=/i.test(query.where)) offerMore(had, left, picture);
 }
 
