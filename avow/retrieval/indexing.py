@@ -34,8 +34,7 @@ from avow.retrieval.library import other_model
 from avow.retrieval.opening import open_shared
 from avow.retrieval.sharding.cluster import Cluster
 from avow.retrieval.sharding.opening import only_folders
-from avow.retrieval.shared_indexing import index_shared
-from avow.retrieval.shared_preparing import How
+from avow.retrieval.shared_indexing import How, index_shared
 from avow.retrieval.store.catalogue import current_models, sentences
 from avow.retrieval.store.engines import bring_up_to_date, forget_engines
 from avow.retrieval.store.generations import (
