@@ -75,6 +75,27 @@ def test_a_generation_that_is_damaged_is_not_gone_on_with(place, tmp_path):
         assert len(library) == 1 and library._store.generation == 3
 
 
+def test_a_row_is_damaged(place, tmp_path):
+    encoder = ColourEncoder()
+    with open_library(place) as library:
+        store, number = library._store, int(library.find()[0])
+        if store.kind == "milvus":
+            fields = {"output_fields": ["*"]}
+            (row,) = store._link.use(lambda link: link.get(store._rows(), [number], **fields))
+            store._link.use(lambda link: link.upsert(store._rows(), [row | {"about": "{"}]))
+        else:
+            change = f"UPDATE {store._table()} SET usual = '\\x0102' WHERE id = %s"
+            store._pool.use(lambda link: link.execute(change, [number]))
+        with pytest.raises(WrongIndex, match=told(place, "a row")):
+            library.items([number])
+        if store.kind == "milvus":  # the other has a column for each
+            with pytest.raises(WrongIndex, match=told(place, "a row")):
+                index_folders([tmp_path], index=place, encoder=encoder)
+    index_folders([tmp_path], index=place, encoder=encoder, rebuild=True)
+    with open_library(place) as library:
+        assert len(library.items([number])) == 1
+
+
 def test_an_opinion_is_damaged(place, tmp_path):
     encoder = ColourEncoder()
     with open_library(place) as library:

@@ -1,11 +1,12 @@
 """JSON that a shared store holds: what is damaged is told in a sentence.
 
-current    which rows readers see, and of which model: without it nothing can be searched
-opinions   each is one note; a rebuild forgets those that cannot be read
-skipped    each is one note by its path; the file is read again when it is met
+Without the note of what is shown, or with a damaged row, nothing can be searched: a rebuild
+stores all anew. Opinions are one note each, and a rebuild forgets those that cannot be read.
+A skipped file is one note by its path; it is read again when it is met.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import UnionType
 from typing import Any
 
@@ -19,6 +20,10 @@ MANIFEST: Shape = {
     **dict.fromkeys(("dim", "views", "bank"), int),
     **dict.fromkeys(("half", "exact"), bool),
     "tau": int | float,
+}
+ROW: Shape = {
+    **dict.fromkeys(("id", "size", "mtime_ns", "file_items"), int),
+    "file_content": str,
 }
 FORMATTED: Shape = {"format": int}
 PUBLISHED: Shape = {**FORMATTED, "generation": int, "manifest": dict}
@@ -44,6 +49,15 @@ def read(address: str, what: str, content: Any, shape: Shape) -> dict[str, Any]:
     if (document := whole(content, shape)) is None:
         raise DamagedStore(address, what)
     return document
+
+
+@contextmanager
+def rows_of(address: str) -> Iterator[None]:
+    """Tell that a row cannot be what was stored, around what makes numbers and texts of it."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError) as error:
+        raise DamagedStore(address, "a row") from error
 
 
 def skip_of(content: str) -> dict[str, Any]:

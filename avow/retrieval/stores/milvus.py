@@ -220,7 +220,8 @@ class Milvus(SharedStore):
         found: dict[str, list[dict[str, Any]]] = {}
         if places:
             for row in self._each(condition, ["id", "path", "about"]):
-                found.setdefault(row["path"], []).append(json.loads(row["about"]))
+                about = documents.read(self.address, "a row", row["about"], documents.ROW)
+                found.setdefault(row["path"], []).append(about)
         for path in sorted(found):
             rows = found[path]
             first, ids = rows[0], tuple(sorted(row["id"] for row in rows))
@@ -234,7 +235,8 @@ class Milvus(SharedStore):
         fields = [*READ, "shown"]
         found = self._link.use(lambda client: by_ids(client, self._rows(), wanted, fields))
         rows = [found[n] for n in wanted if n in found and found[n]["shown"] != TOMBSTONE]
-        return stored(rows, self._about)
+        with documents.rows_of(self.address):
+            return stored(rows, self._about)
 
     def find(self, where: Where | None, kind: str) -> Int64[np.ndarray, " items"]:
         rows = self._each(self._expression(where, kind), ["id"], where)

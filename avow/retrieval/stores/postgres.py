@@ -28,7 +28,7 @@ from avow.retrieval.store_contract import (
 )
 from avow.retrieval.stores._postgres_filters import condition_of
 from avow.retrieval.stores._postgres_pool import Pool
-from avow.retrieval.stores._postgres_rows import cells_of, clean, row_of
+from avow.retrieval.stores._postgres_rows import cells_of, clean, stored
 from avow.retrieval.stores._postgres_schema import (
     COLUMNS,
     MIGRATIONS,
@@ -233,13 +233,8 @@ class Postgres(SharedStore):
             part = self._ask(question, [wanted[start : start + _AT_ONCE]])
             by_id |= {row[0]: row for row in part}
         rows = [by_id[number] for number in wanted if number in by_id]
-        dim, usual = self._about["dim"], [np.frombuffer(row[-1], np.float32) for row in rows]
-        vectors = [np.asarray(self._pool.numbers(row[-2]), np.float32) for row in rows]
-        return Stored(
-            tuple(row_of(row) for row in rows),
-            np.array(vectors, np.float32).reshape(len(rows), dim),
-            np.array(usual, np.float32).reshape(len(rows), -1 if rows else 0),
-        )
+        with documents.rows_of(self.address):
+            return stored(rows, self._about["dim"], self._pool.numbers)
 
     def find(self, where: Where | None, kind: str) -> Int64[np.ndarray, " items"]:
         condition, values = condition_of(where, kind)
