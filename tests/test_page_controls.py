@@ -229,6 +229,57 @@ def test_controls_write_the_filter_and_read_it(visit, address):
     calm(seen, address)
 
 
+PASTE = """async (id) => {
+  const content = await (await fetch(`api/items/${id}/picture`)).blob();
+  const clipboardData = new DataTransfer();
+  clipboardData.items.add(new File([content], "pasted.jpg", { type: "image/jpeg" }));
+  dispatchEvent(new ClipboardEvent("paste", { clipboardData }));
+}"""
+
+
+def test_every_other_control_does_something(visit, address):
+    """Fields that write a filter, buttons that keys stand for, the way home, and a paste."""
+    seen = asked(visit, address, CAT)
+    page = ready(seen, FOUND)
+    page.click("#more summary")
+    page.select_option("#k", "24")
+    page.wait_for_url("**k=24*")
+    settled = 'body[data-state="told"]'
+    ready(seen, settled)
+    for key, typed, clause in (("tag", "sea", 'tag="sea"'), ("folder", "pic", 'folder~"pic"')):
+        for value, wanted in ((typed, clause), ("", "")):
+            page.fill(f"#{key}", value)
+            page.press(f"#{key}", "Tab")
+            assert ready(seen, settled).input_value("#where") == wanted
+    page.fill("#to", "2030-01-01")
+    ready(seen, settled).select_option("#size", "1MB")
+    ready(seen, settled)
+    assert page.input_value("#where") == "taken<=2030-01-01 and size>=1MB"
+    page.click("#home")
+    ready(seen, ".wall .look")
+    assert (page.input_value("#text"), page.input_value("#where")) == ("", "")
+    page.click(".wall .look")
+    told = "told => document.querySelector('#why-name').innerText != told"
+    first = page.inner_text("#why-name")
+    page.click("#why [aria-label^='The next picture']")
+    page.wait_for_function(told, arg=first)
+    second = page.inner_text("#why-name")
+    page.click("#why [aria-label^='The picture before']")
+    page.wait_for_function(told, arg=second)
+    assert page.inner_text("#why-name") == first
+    page.click("#why [aria-label^=Close]")
+    assert not page.locator("#why").is_visible()
+    page.click("#about-open")
+    page.click("#about summary >> text=What each risk costs")
+    assert page.locator("#about table").is_visible()
+    page.click("#about [aria-label^=Close]")
+    assert not page.locator("#about").is_visible()
+    page.evaluate(PASTE, page.locator(".wall .look").first.get_attribute("data-id"))
+    ready(seen, '.verdict[data-is="unjudged"]')
+    assert page.locator("#chosen-picture").is_visible()
+    calm(seen, address)
+
+
 def test_near_misses_and_numbers_are_those_of_the_command_line(visit, address, index):
     seen = asked(visit, address, ELEPHANT)
     page = ready(seen, REFUSED)
@@ -262,7 +313,8 @@ def test_a_first_visit_makes_an_index_and_shows_it_while_it_grows(visit, index, 
         page = ready(seen, ".chooser .folders button")
         assert page.inner_text("#index-line") == "0 pictures"
         page.click(".chooser .folders button")
-        ready(seen, ".chooser .folders >> text=pictures")
+        page.click(".chooser .folders >> text=pictures")
+        page.click(".chooser >> text=One folder up")
         page.click(".chooser .folders >> text=pictures")
         ready(seen, ".chooser >> text=Index this folder")
         assert "19 pictures and videos lie in it" in page.inner_text(".chooser")

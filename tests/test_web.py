@@ -130,6 +130,10 @@ def test_what_the_words_leave_out_can_be_put_back(visit, address):
     chip = page.get_by_role("button", name="without collar")
     assert chip.inner_text() == "without collar \N{MULTIPLICATION SIGN}"
     assert page.input_value("#text") == typed and page.input_value("#without") == ""
+    page.locator(".look").first.evaluate("one => one.click()")
+    ready(seen, "#why .word")  # what is left out adds nothing
+    assert page.locator("#why .words li").all_inner_texts() == ["a", "cat"]
+    page.keyboard.press("Escape")
     chip.press("Enter")
     ready(seen, ".verdict:not(:has(.chip))")
     assert page.input_value("#text") == typed and "rewrite=false" in page.url

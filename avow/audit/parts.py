@@ -75,6 +75,7 @@ class Pairs:
         )
 
 
+@dataclass(frozen=True)
 class Part(ABC):
     """Images and captions of a split that one model judges."""
 

@@ -277,9 +277,10 @@ function open(hit, push = true) {
     const next = shown[place + by] ?? await further?.get(place + by - shown.length);
     if (next) open(next);
   };
+  const told = body.state === "told" ? question : null;
   showWhy(hit, {
-    question: body.state === "told" ? question : null,
-    text: query.text,
+    question: told,
+    text: told?.text, // without what is left out
     step,
     close: () => drawer.close(),
     jump: (other) => open({ ...other, p_relevant: undefined }),
