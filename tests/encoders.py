@@ -3,18 +3,13 @@
 import hashlib
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageColor
 
 from avow.core.searching import Encoder
 
-COLOURS = {
-    "red": (255, 0, 0),
-    "green": (0, 255, 0),
-    "blue": (0, 0, 255),
-    "yellow": (255, 255, 0),
-    "white": (255, 255, 255),
-    "black": (0, 0, 0),
-}
+_PURE = {"red": "#f00", "green": "#0f0", "blue": "#00f", "yellow": "#ff0"}
+_PURE |= {"white": "#fff", "black": "#000"}
+COLOURS = {name: ImageColor.getrgb(code) for name, code in _PURE.items()}
 
 
 class ColourEncoder(Encoder):

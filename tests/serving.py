@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,8 @@ from avow.trust.risk_control import Promise
 from avow.trust.top_k import TopKSummary
 
 LONG = 600.0  # seconds: it only ends a test that would hang
-PATIENT = Limits(
-    seconds=LONG,
-    header_seconds=LONG,
-    body_seconds=LONG,
-    request_seconds=LONG,
-    answer_seconds=LONG,
-)
+_WAITS = ("seconds", "header_seconds", "body_seconds", "request_seconds", "answer_seconds")
+PATIENT = replace(Limits(), **dict.fromkeys(_WAITS, LONG))
 """Limits that no machine is too slow for."""
 SIZE, GRID, EDGE, ROUNDS = 128, 3, 320, 4
 CAT = "a cat with long whiskers"

@@ -95,6 +95,51 @@ def test_an_agent_searches_over_stdio_and_is_told_when_nothing_is_found(index):
     assert told["misspelt"].is_error and "expected a value" in told["misspelt"].content[0].text
 
 
+def test_arguments_that_cannot_be_used_are_told_in_one_sentence(tmp_path):
+    """What was wrong and what was expected, and nothing of the checker's own words."""
+    encoder = ColourEncoder()
+    (tmp_path / "pictures").mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "pictures" / "one.png")
+    index_folders([tmp_path / "pictures"], index=tmp_path / "index", encoder=encoder)
+    server = agent_server(Retriever(Library.open(tmp_path / "index", encoder), encoder))
+    letters = "a text of at most 1000 letters"
+    told = {
+        ("search", ()): f"'search' needs 'text'; expected {letters}.",
+        ("search", (("text", 7),)): f"'text' of 'search' is 7; expected {letters}.",
+        ("search", (("text", "red"), ("k", 0))): (
+            "'k' of 'search' is 0; expected a whole number from 1 to 200."
+        ),
+        ("search", (("text", "red"), ("k", "many"))): (
+            "'k' of 'search' is 'many'; expected a whole number from 1 to 200."
+        ),
+        ("search", (("text", "red"), ("risk", 2))): (
+            "'risk' of 'search' is 2; expected a number between 0 and 1."
+        ),
+        ("search", (("text", "x" * 1001),)): (
+            f"'text' of 'search' is '{'x' * 59} …; expected {letters}."
+        ),
+        ("search", (("text", "red"), ("limit", 5))): (
+            "'search' has no 'limit'. It has: text, k, where, without, risk."
+        ),
+        ("show", (("item_id", 1), ("size", 7))): (
+            "'size' of 'show' is 7; expected a whole number from 64 to 1536."
+        ),
+        ("show", (("item_id", 999),)): (
+            f"There is no item 999 in the index {str(tmp_path / 'index')!r}. Expected a number "
+            "that a search returned; search again."
+        ),
+        ("find", ()): "There is no tool 'find'. There are: search, similar, why, show.",
+    }
+
+    async def talk() -> dict:
+        async with mcp.Client(server) as client:
+            return {asked: await client.call_tool(asked[0], dict(asked[1])) for asked in told}
+
+    answers = asyncio.run(talk())
+    assert all(answer.is_error for answer in answers.values())
+    assert {asked: one.content[0].text for asked, one in answers.items()} == told
+
+
 def test_the_same_over_http_and_from_this_machine_only(index):
     done = subprocess.Popen(
         started(index, "--http", "--port", "0"), stdout=subprocess.PIPE, text=True

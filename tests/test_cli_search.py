@@ -33,7 +33,7 @@ def test_json_is_one_object_and_nothing_else(command, place):
     found = json.loads(out)
     assert (code, err) == (0, "")
     assert list(found) == [
-        *("query", "verdict", "trust", "uncertainty", "why"),
+        *("query", "verdict", "heading", "trust", "searched", "uncertainty", "why"),
         *("understanding", "how_many", "hits", "near_misses", "written"),
     ]
     assert found["query"]["text"] == "a red dog"
@@ -197,6 +197,30 @@ def test_explain_shows_words_and_writes_a_picture(command, place, tmp_path):
     assert "of 2, column" in lines[4] and lines[-1] == f"heat map: {out}"
     with Image.open(out) as heat:
         assert heat.size == (64, 64)
+
+
+def test_explain_overwrites_nothing_that_it_was_not_told_to(command, place, tmp_path):
+    picture, out = tmp_path / "red.png", tmp_path / "why.png"
+    out.write_text("somebody's")
+    before = (place / "pictures" / "red-000.png").read_bytes()
+    picture.write_bytes(before)
+    asked = ("explain", "red dog", picture, "--model", place / "model", "--out")
+    code, _, err = command(*asked, out)
+    assert (code, out.read_text()) == (1, "somebody's")
+    assert err == (
+        f"avow: There is a file {str(out)!r} already. Expected a new name in --out for the "
+        "heat map; name another, or add --replace.\n"
+    )
+    code, shown, _ = command(*asked, out, "--replace")
+    assert code == 0 and shown.splitlines()[-1] == f"heat map: {out}"
+    with Image.open(out) as heat:
+        assert heat.size == (64, 64)
+    code, _, err = command(*asked, picture, "--replace")
+    assert (code, picture.read_bytes()) == (1, before)
+    assert err == (
+        f"avow: The heat map would overwrite the picture {str(picture)!r} itself. Expected "
+        "another file in --out.\n"
+    )
 
 
 def test_explain_as_json(command, place):

@@ -2,13 +2,14 @@
 
 import shutil
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 import avow
 from avow.data.readers import sample
-from avow.retrieval.answer import SearchResult
+from avow.retrieval.answer import SearchResult, percent
 from avow.retrieval.request import Page
 from avow.retrieval.search import Retriever
 
@@ -104,7 +105,11 @@ def test_a_picture_of_the_index_is_first_and_the_others_are_judged_as_similar(re
     assert [hit.p_relevant for hit in others] == pytest.approx(stated, abs=1e-5)
     assert [hit.rank for hit in others] == [2, 3, 4, 5, 6]
     assert (shown.verdict, shown.trust) == ("answer", 0.999)
-    assert asdict(shown.how_many) == pytest.approx(asdict(near.how_many), abs=1e-5)
+    with_it = {key: number + 1 for key, number in asdict(near.how_many).items()}
+    assert asdict(shown.how_many) == pytest.approx(with_it, abs=1e-5)
+    every = len(retriever.library.find())
+    assert (shown.searched, near.searched) == (every, every - 1)  # all were looked at
+    assert shown.uncertainty.K == every - 1  # u is of the others, and means K of them
     said = "The first is the same picture, or looks just like it."
     assert shown.why == f"{said} Of the others: {near.why}"
     pages = [retriever.search(image=cat.path, k=Page(2, start)) for start in (0, 2, 4)]
@@ -115,17 +120,52 @@ def test_a_picture_of_the_index_is_first_and_the_others_are_judged_as_similar(re
     assert "same picture" not in retriever.search(image=turned).why
 
 
+def test_copies_of_a_picture_are_found_with_it_and_the_others_judged_without_them(tmp_path):
+    """Beside a copy all others would be called unlike, and the copy itself unsure."""
+    (tmp_path / "photos").mkdir()
+    files = sample.build().splits["test"].files or ()
+    for file in files:
+        shutil.copy(file, tmp_path / "photos")
+    [cat] = (tmp_path / "photos").glob("chelsea*")
+    shutil.copy(cat, cat.with_stem("again"))
+    avow.index([tmp_path / "photos"], tmp_path / "index")
+    found = avow.open(tmp_path / "index")
+    both, others = found.search(image=cat), found.similar(found.search(image=cat).hits[0].id)
+    assert {Path(hit.path).stem for hit in both.hits[:2]} == {"again", cat.stem}
+    assert [hit.p_relevant for hit in both.hits[:2]] == [0.999, 0.999]
+    assert both.why.startswith("The first 2 are the same picture, or look just like it. Of the")
+    assert (both.searched, both.uncertainty.K) == (len(files) + 1, len(files) - 1)
+    assert (others.verdict, others.trust, others.searched) == ("answer", 0.999, len(files))
+    assert others.why.startswith("The first is the same picture, or looks just like it. Of the")
+    rest = [hit.p_relevant for hit in (*both.hits, *both.near_misses)[2:]]
+    again = [hit.p_relevant for hit in (*others.hits, *others.near_misses)[1:]]
+    assert rest[:8] == pytest.approx(again[:8], abs=1e-5)
+
+
 def test_few_hits_are_less_sure_than_the_verdict_which_is_for_ten(retriever):
     """Words that match the numbers: what is stated of those shown, and what is answered."""
     ten = retriever.search("a cat")
-    assert ten.heading == f"Answer; that one of these fits: {100 * ten.trust:.0f} %"
+    assert str(ten.heading) == f"Answer; that one of these fits: {percent(ten.trust)}"
+    assert [percent(share) for share in (0.0, 0.004, 0.5049, 0.645, 0.994, 1.0)] == [
+        *("0 %", "< 1 %", "50 %", "65 %", "> 99 %", "100 %")
+    ]
     for trust, shown, heading in (
         (0.65, 3, "Answer among the best ten; that one of these 3 fits: 65 %"),
         (0.97, 3, "Answer; that one of these 3 fits: 97 %"),
         (0.65, 1, "Answer among the best ten; that this one fits: 65 %"),
+        (0.999, 1, "Answer; that this one fits: > 99 %"),
     ):
-        assert replace(ten, trust=trust, hits=ten.hits[:shown]).heading == heading
-    assert retriever.search("a submarine under the ice").heading == "Nothing found"
+        assert str(replace(ten, trust=trust, hits=ten.hits[:shown]).heading) == heading
+    assert str(retriever.search("a submarine under the ice").heading) == "Nothing found"
+
+
+def test_what_a_least_probability_leaves_is_as_sure_as_if_no_more_was_asked_for(retriever):
+    ten = retriever.search("a cat")
+    least = (ten.hits[2].p_relevant + ten.hits[3].p_relevant) / 2
+    left = retriever.search("a cat", where=f"p>={least:.6f}")
+    few = retriever.search("a cat", k=len(left.hits))
+    assert len(left.hits) == 3 and left.trust == pytest.approx(few.trust, abs=1e-6)
+    assert left.trust < ten.trust and left.heading == few.heading
 
 
 def test_answers_less_likely_than_asked_for_are_left_out(retriever):
@@ -133,8 +173,9 @@ def test_answers_less_likely_than_asked_for_are_left_out(retriever):
     likely = retriever.search("a cat", where="p>=50% and kind=picture")
     assert 0 < len(likely.hits) < len(all_of_them.hits)
     assert likely.hits == tuple(hit for hit in all_of_them.hits if hit.p_relevant >= 0.5)
-    assert (likely.verdict, likely.trust) == (all_of_them.verdict, all_of_them.trust)
+    assert likely.verdict == all_of_them.verdict and likely.trust < all_of_them.trust
     none = retriever.search("a cat", where="p>=1")
     assert none.verdict == "nothing_found" and none.hits == ()
     assert none.near_misses == all_of_them.hits
-    assert none.why.startswith("No answer is at least 100 % likely to fit.")
+    best = percent(none.near_misses[0].p_relevant)
+    assert none.why == f"No answer is at least 100 % likely to fit; the best is {best}."

@@ -34,7 +34,8 @@ from avow.retrieval.where import Where
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
 
-MANIFEST = {"fingerprint": "f" * 16, "dim": 4, "half": False, "engine": "exact"}
+MANIFEST = {"model": "four", "fingerprint": "f" * 16, "kind": "opinion", "engine": "exact"}
+MANIFEST |= {"dim": 4, "views": 1, "bank": 0, "tau": 0.1, "half": False, "exact": True}
 HERE = "http://127.0.0.1:8000"
 HOSTILE = [
     *('a" or id >= 0 or path == "b.png', "x' or shown == 1 or name == 'y.png", 'q".png'),

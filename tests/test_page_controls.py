@@ -103,6 +103,9 @@ def test_a_picture_is_looked_at_in_full(visit, address):
     page.click("#tools >> text=Copy path")
     ready(seen, "#toast:has-text('Copied')")
     assert page.evaluate("navigator.clipboard.readText()").endswith("/pictures/chelsea.jpg")
+    for chosen in (True, False):
+        page.keyboard.press("x")
+        assert page.locator("#tools .pick input").is_checked() is chosen
     assert page.evaluate(SMALL) == []
     # keys go on into the list behind the first answers, and back
     for key in ("ArrowRight", "ArrowRight"):
@@ -150,6 +153,13 @@ def test_picked_pictures_are_exported(visit, address):
     page.locator("#shown .look").first.press("x")
     page.locator("#further .card:not(.wait) .pick").first.click()
     assert page.inner_text("#picked p") == "2 pictures picked"
+    page.locator("#shown .fits button").first.click()
+    ready(seen, "#toast:has-text('it fits')")  # above the bar, not over it
+    boxes = page.evaluate(
+        "['toast', 'picked'].map((id) => document.getElementById(id).getBoundingClientRect())"
+    )
+    assert boxes[0]["bottom"] <= boxes[1]["top"]
+    page.click("#toast button")
     with page.expect_download() as saved:
         page.click("#picked >> text=CSV")
     rows = list(csv.DictReader(io.StringIO(Path(saved.value.path()).read_text())))
@@ -219,6 +229,57 @@ def test_controls_write_the_filter_and_read_it(visit, address):
     calm(seen, address)
 
 
+PASTE = """async (id) => {
+  const content = await (await fetch(`api/items/${id}/picture`)).blob();
+  const clipboardData = new DataTransfer();
+  clipboardData.items.add(new File([content], "pasted.jpg", { type: "image/jpeg" }));
+  dispatchEvent(new ClipboardEvent("paste", { clipboardData }));
+}"""
+
+
+def test_every_other_control_does_something(visit, address):
+    """Fields that write a filter, buttons that keys stand for, the way home, and a paste."""
+    seen = asked(visit, address, CAT)
+    page = ready(seen, FOUND)
+    page.click("#more summary")
+    page.select_option("#k", "24")
+    page.wait_for_url("**k=24*")
+    settled = 'body[data-state="told"]'
+    ready(seen, settled)
+    for key, typed, clause in (("tag", "sea", 'tag="sea"'), ("folder", "pic", 'folder~"pic"')):
+        for value, wanted in ((typed, clause), ("", "")):
+            page.fill(f"#{key}", value)
+            page.press(f"#{key}", "Tab")
+            assert ready(seen, settled).input_value("#where") == wanted
+    page.fill("#to", "2030-01-01")
+    ready(seen, settled).select_option("#size", "1MB")
+    ready(seen, settled)
+    assert page.input_value("#where") == "taken<=2030-01-01 and size>=1MB"
+    page.click("#home")
+    ready(seen, ".wall .look")
+    assert (page.input_value("#text"), page.input_value("#where")) == ("", "")
+    page.click(".wall .look")
+    told = "told => document.querySelector('#why-name').innerText != told"
+    first = page.inner_text("#why-name")
+    page.click("#why [aria-label^='The next picture']")
+    page.wait_for_function(told, arg=first)
+    second = page.inner_text("#why-name")
+    page.click("#why [aria-label^='The picture before']")
+    page.wait_for_function(told, arg=second)
+    assert page.inner_text("#why-name") == first
+    page.click("#why [aria-label^=Close]")
+    assert not page.locator("#why").is_visible()
+    page.click("#about-open")
+    page.click("#about summary >> text=What each risk costs")
+    assert page.locator("#about table").is_visible()
+    page.click("#about [aria-label^=Close]")
+    assert not page.locator("#about").is_visible()
+    page.evaluate(PASTE, page.locator(".wall .look").first.get_attribute("data-id"))
+    ready(seen, '.verdict[data-is="unjudged"]')
+    assert page.locator("#chosen-picture").is_visible()
+    calm(seen, address)
+
+
 def test_near_misses_and_numbers_are_those_of_the_command_line(visit, address, index):
     seen = asked(visit, address, ELEPHANT)
     page = ready(seen, REFUSED)
@@ -232,7 +293,7 @@ def test_near_misses_and_numbers_are_those_of_the_command_line(visit, address, i
         )
     page.click(".numbers > summary")
     facts = page.inner_text(".numbers > .facts")
-    assert "18 pictures" in facts and "one of these fits" in facts
+    assert "18 pictures" in facts and "fits" not in facts  # nothing is shown to fit
     assert not page.get_by_text("Uncertainty u =").is_visible()
     page.click(".numbers details summary")
     assert page.get_by_text("Uncertainty u =").is_visible()
@@ -252,11 +313,14 @@ def test_a_first_visit_makes_an_index_and_shows_it_while_it_grows(visit, index, 
         page = ready(seen, ".chooser .folders button")
         assert page.inner_text("#index-line") == "0 pictures"
         page.click(".chooser .folders button")
-        ready(seen, ".chooser .folders >> text=pictures")
+        page.click(".chooser .folders >> text=pictures")
+        page.click(".chooser >> text=One folder up")
         page.click(".chooser .folders >> text=pictures")
         ready(seen, ".chooser >> text=Index this folder")
         assert "19 pictures and videos lie in it" in page.inner_text(".chooser")
         assert page.evaluate(SMALL) == []
+        beside = page.locator(".chooser .below-picture button").all()
+        assert len({one.bounding_box()["y"] for one in beside}) == 1
         page.click(".chooser >> text=Index this folder")
         ready(seen, ".wall .look")
         serving.wait_until(lambda: page.inner_text("#index-line") == "18 pictures")
@@ -364,8 +428,11 @@ def test_a_list_of_any_length_holds_only_what_is_in_view(visit, tmp_path):
     with serving.Server(app_of(retriever)) as address:
         seen = asked(visit, address, "red")
         page = ready(seen, "#further .more")
+        page.locator("#further .more").scroll_into_view_if_needed()
+        before = page.evaluate("scrollY")
         page.click("#further .more")
         ready(seen, "#further .card:not(.wait)")
+        assert page.evaluate("scrollY") - before < 100  # not in the middle of the list
         held = "document.querySelectorAll('#further .card').length"
         assert page.evaluate(held) < 80
         page.locator("#further .card:not(.wait) .look").first.focus()

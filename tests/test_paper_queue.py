@@ -161,8 +161,8 @@ def test_parts_of_an_average_are_run_again_where_their_weights_are_gone(
 
 
 def test_runs_of_older_code_are_left_where_that_is_asked(monkeypatch, tmp_path):
-    wanted = module.Wanted("queue-test", "flickr8k/vse_infty_hinge", 0)
-    run = {"recipe": wanted.recipe, "seed": wanted.seed, "code": code_of(wanted.recipe)}
+    wanted = module.Wanted("queue-test", _runs.Task("flickr8k/vse_infty_hinge", 0))
+    run = {"recipe": wanted.task.recipe, "seed": 0, "code": code_of(wanted.task.recipe)}
     monkeypatch.setattr(module, "RESULTS", tmp_path)
     path = tmp_path / f"{wanted.file}.json"
     for code, is_current in ((run["code"], True), ("another", False)):

@@ -9,7 +9,7 @@ import pytest
 from every import every
 
 from avow.assembly.recipe import Recipe
-from benchmarks.pages import PAPERS, RESULTS, acmnet, figures, papers, plots, readme, verdicts
+from benchmarks.pages import PAPERS, RESULTS, acmnet, figures, plots, readme, verdicts
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -50,21 +50,21 @@ def test_a_plot_shows_what_the_files_of_results_give():
     ],
 )
 def test_a_verdict_follows_from_signs_and_seeds(theirs, better, worse, verdict):
-    assert papers.Comparison("it helps", theirs, better, worse).verdict == verdict
+    assert verdicts.Comparison("it helps", theirs, better, worse).verdict == verdict
 
 
 def test_the_same_seeds_are_compared_seed_by_seed():
     """Seeds that differ much, and a difference that hardly does."""
-    found = papers.Comparison("it helps", 5.0, [310.0, 280.0, 331.0], [300.0, 271.0, 320.0])
+    found = verdicts.Comparison("it helps", 5.0, [310.0, 280.0, 331.0], [300.0, 271.0, 320.0])
     assert found.spread == pytest.approx(1 / 3**0.5) and found.verdict == "agrees"
-    apart = papers.Comparison("it helps", 5.0, [310.0, 280.0, 331.0], [300.0, 271.0], True)
+    apart = verdicts.Comparison("it helps", 5.0, [310.0, 280.0, 331.0], [300.0, 271.0], True)
     assert apart.verdict == "undecided: within the spread (2 seeds, unequal epochs)"
 
 
 RECIPES = sorted(
     {
         recipe
-        for items in papers.published("items").values()
+        for items in verdicts.published("items").values()
         for item in items.values()
         for recipe in item["recipes"]
     }
@@ -93,7 +93,7 @@ def test_what_a_paper_printed_adds_up_but_for_four_rows():
     """Rounding aside; IMRAM, SAF and SCAN as published do not, and the pages say so."""
     wrong, checked = [], 0
     for paper in ("tcl", "tcvse", "acmnet", "decl"):
-        for name, table in papers.published(paper).items():
+        for name, table in verdicts.published(paper).items():
             for key, row in rows_of(table).items() if isinstance(table, dict) else ():
                 assert (None in row["recalls"]) == (row["rsum"] is None)
                 if row["rsum"] is not None:
@@ -112,7 +112,7 @@ def test_what_a_paper_printed_adds_up_but_for_four_rows():
 EQUATIONS = [
     (paper, equation)
     for paper in ("tcl", "tcvse", "acmnet", "decl", "uncertainty")
-    for equation in papers.published(paper)["equations"]
+    for equation in verdicts.published(paper)["equations"]
 ]
 
 
@@ -137,13 +137,13 @@ def test_no_verdict_is_drawn_from_runs_that_were_trained_unequally():
     assert found == "unequal batch (128 and 64)"
     even = "flickr8k/acmnet_gt_hinge+train.batch=64"
     assert verdicts.unequal_training(even, "flickr8k/scan_t2i_hinge") == ""
-    claim = papers.Comparison("it helps", 5.0, [310.0], [300.0], barred=found)
+    claim = verdicts.Comparison("it helps", 5.0, [310.0], [300.0], barred=found)
     assert claim.verdict == f"no verdict: {found}" and claim.told == "+10.0"
 
 
 def test_one_seed_is_judged_by_how_far_seeds_usually_are_apart():
-    near = papers.Comparison("it helps", 5.0, [310.0], [304.0], usual=3.0)
-    far = papers.Comparison("it helps", 5.0, [310.0], [300.0], usual=3.0)
+    near = verdicts.Comparison("it helps", 5.0, [310.0], [304.0], usual=3.0)
+    far = verdicts.Comparison("it helps", 5.0, [310.0], [300.0], usual=3.0)
     assert near.spread == pytest.approx(3 * 2**0.5)
     assert near.verdict == "undecided: within the spread (1 seed)"
     assert far.verdict == "agrees (1 seed)"
@@ -151,7 +151,7 @@ def test_one_seed_is_judged_by_how_far_seeds_usually_are_apart():
 
 def test_what_was_not_run_says_how():
     missing = verdicts.not_yet("acmnet", "Table 4")
-    claim = papers.Comparison("it helps", 5.0, None, [300.0], usual=3.0, otherwise=missing)
+    claim = verdicts.Comparison("it helps", 5.0, None, [300.0], usual=3.0, otherwise=missing)
     assert claim.verdict == (
         "not run here yet: "
         '`python -m benchmarks.quality.papers acmnet "Table 4" --features DIR`'
@@ -161,13 +161,13 @@ def test_what_was_not_run_says_how():
 
 def test_the_runs_that_a_page_prefers_are_those_of_its_items():
     """Otherwise what the printed command trains would never be shown."""
-    items = papers.published("items")["acmnet"]
+    items = verdicts.published("items")["acmnet"]
     listed = {run for name in ("Table 4", "Table 4, factors") for run in items[name]["recipes"]}
     assert {preferred for preferred, _, _ in acmnet.ROWS.values()} == listed
 
 
 def test_a_page_shows_runs_at_equal_settings_once_they_are_there(monkeypatch):
-    runs = papers.published("items")["acmnet"]["Table 4"]["recipes"]
+    runs = verdicts.published("items")["acmnet"]["Table 4"]["recipes"]
     values = {runs[0]: [270.0, 271.0, 272.0], runs[1]: [280.0, 281.0, 282.0]}
     summary = {run: {"model": {"values": found}} for run, found in values.items()}
     loaded, there = figures.load, figures.exists

@@ -21,7 +21,7 @@ from avow.retrieval.search import Retriever
 from avow.trust.evidence_sum import evidence_sum
 from avow.trust.top_k import SHOWN, describe, summarise
 
-FACTS = ["query", "verdict", "trust", "uncertainty", "why"]
+FACTS = ["query", "verdict", "heading", "trust", "searched", "uncertainty", "why"]
 FACTS += ["understanding", "how_many", "hits", "near_misses", "written"]
 PICTURES = 80
 

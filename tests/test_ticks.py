@@ -509,3 +509,5 @@ def test_the_page_tells_what_a_tick_changed(served, visit):
         after = page.locator("#shown > .grid .trust b").first.inner_text()
         assert int(after.split()[0]) < int(before.split()[0])
         assert page.inner_text("#ticks") == "" and seen.complaints == []
+        said = page.locator("#shown .fits [aria-pressed=true]").all()
+        assert [one.get_attribute("data-says") for one in said] == ["no"]  # as it was told

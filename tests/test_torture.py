@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -68,8 +69,7 @@ def test_a_promise_is_kept(tmp_path, name, monkeypatch):
     count *= 1 if name in FORKS else LONG
     if name in FORKS:
         # on a disk in memory, where the system has one: thousands of syncs are made
-        disk = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        with tempfile.TemporaryDirectory(dir=disk) as place:
+        with tempfile.TemporaryDirectory(dir=_runner.MEMORY) as place:
             if name == "health":
                 fill_little(Path(place) / name)
             found = _runner.in_a_process(name, Path(place), 0, count, *FORKS[name])
@@ -150,6 +150,44 @@ def test_a_process_that_dies_is_a_loss(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     found = _runner.in_a_process("damage", tmp_path, 7, 3)
     assert found.tries == 0 and found.losses[0].startswith("7: the process of the tries ended")
+
+
+TRACED = """
+import os, sys
+from pathlib import Path
+from benchmarks.torture._steps import Recording, traced
+
+home = Path(sys.argv[1])
+
+def work():
+    os.stat(home)
+    (home / "a").write_text("one")
+    os.rename(home / "a", home / "b")
+    os.unlink(home / "b")
+
+recording = Recording()
+print(traced(work, home, record=recording), [change.kind for change in recording.changes])
+for at in (1, 2, 3, 4):
+    print(traced(work, home, kill_at=at), [(p.name, p.read_text()) for p in home.iterdir()])
+"""
+
+
+@linux
+def test_a_traced_writer_is_killed_before_each_change_of_a_file(tmp_path):
+    """In a process of its own, as threads of this one would not be forked."""
+    done = subprocess.run(
+        [sys.executable, "-c", TRACED, tmp_path],
+        env=os.environ | {"PYTHONPATH": str(_runner.ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines() == [
+        "(4, False) ['create', 'write', 'rename', 'remove']",
+        "(1, True) []",
+        "(2, True) [('a', '')]",
+        "(3, True) [('a', 'one')]",
+        "(4, True) [('b', 'one')]",
+    ], done.stderr
 
 
 def test_a_history_that_no_store_could_have_is_told():

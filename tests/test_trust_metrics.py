@@ -8,15 +8,7 @@ from samples import confidences
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import auc, brier_score_loss, roc_auc_score
 
-from avow.metrics.calibration import (
-    brier,
-    brier_skill,
-    calibration_floor,
-    debiased_calibration_error,
-    expected_calibration_error,
-    reliability,
-    squared_calibration_error,
-)
+from avow.metrics import calibration
 from avow.metrics.rejection import (
     aurc,
     auroc,
@@ -130,27 +122,31 @@ def test_ece_equals_scikit_learns_curve(seed):
     place = np.clip((stated * 10).astype(int), 0, 9)
     weight = np.array([np.mean(place == b) for b in np.unique(place)])
     expected = float((weight * np.abs(came - said)).sum())
-    assert expected_calibration_error(stated, right, 10) == pytest.approx(expected, abs=1e-9)
+    assert calibration.expected_calibration_error(stated, right, 10) == pytest.approx(
+        expected, abs=1e-9
+    )
 
 
 @settings(deadline=None)
 @given(seeds, st.integers(1, 20))
 def test_equal_mass_bins_hold_equally_many(seed, bins):
     stated, right = draw(seed, 20 * bins)
-    rows = reliability(stated, right, bins, equal_mass=True)
+    rows = calibration.reliability(stated, right, bins, equal_mass=True)
     assert [count for *_, count in rows] == [20] * bins
     total = sum(abs(said - came) * count for said, came, count in rows) / (20 * bins)
-    assert expected_calibration_error(stated, right, bins, True) == pytest.approx(total)
+    assert calibration.expected_calibration_error(stated, right, bins, True) == pytest.approx(
+        total
+    )
 
 
 def test_the_floor_is_what_calibrated_predictors_show():
     """Of 300 predictors that speak the truth, about 5 % lie above the 95 % floor."""
     above, below = 0, 0
     stated, _ = draw(0, 400)
-    half, most = calibration_floor(stated, draws=2000)
+    half, most = calibration.calibration_floor(stated, draws=2000)
     for trial in range(300):
         right = np.random.default_rng(trial + 10).random(400) < stated
-        error = expected_calibration_error(stated, right)
+        error = calibration.expected_calibration_error(stated, right)
         above += error > most
         below += error < half
     assert 0.02 <= above / 300 <= 0.09
@@ -160,15 +156,15 @@ def test_the_floor_is_what_calibrated_predictors_show():
 def test_captions_of_one_image_raise_the_floor():
     stated = np.repeat(np.linspace(0.1, 0.9, 80), 5)
     group = np.repeat(np.arange(80), 5)
-    alone = calibration_floor(stated, levels=(0.95,))[0]
-    assert calibration_floor(stated, levels=(0.95,), group=group)[0] > 1.5 * alone
+    alone = calibration.calibration_floor(stated, levels=(0.95,))[0]
+    assert calibration.calibration_floor(stated, levels=(0.95,), group=group)[0] > 1.5 * alone
 
 
 def test_debiased_error_is_small_for_the_truth_and_large_for_a_lie():
     stated, right = draw(5, 2000)
-    assert debiased_calibration_error(stated, right, draws=200) < 0.01
+    assert calibration.debiased_calibration_error(stated, right, draws=200) < 0.01
     lying = np.clip(stated + 0.2, 0, 1)
-    assert debiased_calibration_error(lying, right, draws=200) > 0.1
+    assert calibration.debiased_calibration_error(lying, right, draws=200) > 0.1
 
 
 @settings(deadline=None)
@@ -188,7 +184,9 @@ def test_squared_error_equals_a_loop_over_pairs(seed, grouped):
         if products:
             total += len(inside) * np.mean(products)
             weight += len(inside)
-    found = squared_calibration_error(stated, right, 4, group=group if grouped else None)
+    found = calibration.squared_calibration_error(
+        stated, right, 4, group=group if grouped else None
+    )
     assert found == pytest.approx(total / weight, abs=1e-12)
 
 
@@ -201,7 +199,7 @@ def test_squared_error_is_kumars_where_statements_are_equal(seed):
     for value in np.unique(stated):
         came, count = right[stated == value].mean(), (stated == value).sum()
         expected += count / 200 * ((value - came) ** 2 - came * (1 - came) / (count - 1))
-    found = squared_calibration_error(stated, right, 1000)
+    found = calibration.squared_calibration_error(stated, right, 1000)
     assert found == pytest.approx(expected)
 
 
@@ -212,11 +210,13 @@ def test_squared_error_of_the_truth_is_zero_on_average_and_of_a_lie_its_square()
         stated, right = draw(seed, 100)
         stated = 0.1 + 0.8 * stated
         right = np.random.default_rng(seed + 9999).random(100) < stated
-        truths.append(squared_calibration_error(stated, right))
-        lies.append(squared_calibration_error(stated + 0.1, right))
-        plain.append(expected_calibration_error(stated, right))
+        truths.append(calibration.squared_calibration_error(stated, right))
+        lies.append(calibration.squared_calibration_error(stated + 0.1, right))
+        plain.append(calibration.expected_calibration_error(stated, right))
         five, same = np.repeat(stated, 5), np.repeat(right, 5)
-        captions.append(squared_calibration_error(five, same, group=np.repeat(range(100), 5)))
+        captions.append(
+            calibration.squared_calibration_error(five, same, group=np.repeat(range(100), 5))
+        )
     for found, expected in ((truths, 0), (lies, 0.01), (captions, 0)):
         assert abs(np.mean(found) - expected) < 3 * np.std(found) / 200**0.5
         assert np.std(found) < 0.02
@@ -227,15 +227,15 @@ def test_debiased_by_pairs_approaches_the_true_gap_and_by_floor_falls_short():
     stated, _ = draw(1, 3000)
     stated = 0.1 + 0.8 * stated
     right = np.random.default_rng(2).random(3000) < stated
-    by_pairs = debiased_calibration_error(stated + 0.05, right, by="pairs")
-    by_floor = debiased_calibration_error(stated + 0.05, right, draws=200)
+    by_pairs = calibration.debiased_calibration_error(stated + 0.05, right, by="pairs")
+    by_floor = calibration.debiased_calibration_error(stated + 0.05, right, draws=200)
     assert by_pairs == pytest.approx(0.05, abs=0.012)
     assert by_floor < 0.04
-    assert debiased_calibration_error(stated, right, by="pairs") < 0.015
+    assert calibration.debiased_calibration_error(stated, right, by="pairs") < 0.015
 
 
 def test_a_lone_statement_has_no_squared_error():
-    alone = squared_calibration_error(np.array([0.5]), np.array([True]))
+    alone = calibration.squared_calibration_error(np.array([0.5]), np.array([True]))
     assert np.isnan(alone)
 
 
@@ -243,8 +243,8 @@ def test_a_lone_statement_has_no_squared_error():
 @given(seeds)
 def test_brier_equals_scikit_learn(seed):
     stated, right = draw(seed, 60)
-    assert brier(stated, right) == pytest.approx(brier_score_loss(right, stated))
+    assert calibration.brier(stated, right) == pytest.approx(brier_score_loss(right, stated))
     if 0 < right.mean() < 1:
         base = np.full(60, right.mean())
         expected = 1 - brier_score_loss(right, stated) / brier_score_loss(right, base)
-        assert brier_skill(stated, right) == pytest.approx(expected)
+        assert calibration.brier_skill(stated, right) == pytest.approx(expected)

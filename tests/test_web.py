@@ -77,7 +77,7 @@ def names(page):
 def test_a_search_is_answered(visit, address):
     seen = asked(visit, address, CAT)
     page = ready(seen, FOUND)
-    assert page.locator(".verdict h2").inner_text() == "Found"
+    assert page.locator(".verdict h2").inner_text() == "Answer"
     assert names(page) == ["chelsea.jpg"]
     assert page.locator("#shown > .grid .trust b").first.inner_text().endswith("%")
     assert "q=a+cat" in page.url and page.title().startswith(CAT)
@@ -88,7 +88,7 @@ def test_a_search_is_answered(visit, address):
 def test_nothing_found_is_said_and_near_misses_wait(visit, address):
     seen = asked(visit, address, ELEPHANT)
     page = ready(seen, REFUSED)
-    assert page.locator(".verdict h2").inner_text() == "Nothing here fits"
+    assert page.locator(".verdict h2").inner_text() == "Nothing found"
     assert not page.locator(".misses .look").first.is_visible()
     page.click(".misses summary")
     assert page.locator(".misses .look").first.is_visible()
@@ -130,6 +130,10 @@ def test_what_the_words_leave_out_can_be_put_back(visit, address):
     chip = page.get_by_role("button", name="without collar")
     assert chip.inner_text() == "without collar \N{MULTIPLICATION SIGN}"
     assert page.input_value("#text") == typed and page.input_value("#without") == ""
+    page.locator(".look").first.evaluate("one => one.click()")
+    ready(seen, "#why .word")  # what is left out adds nothing
+    assert page.locator("#why .words li").all_inner_texts() == ["a", "cat"]
+    page.keyboard.press("Escape")
     chip.press("Enter")
     ready(seen, ".verdict:not(:has(.chip))")
     assert page.input_value("#text") == typed and "rewrite=false" in page.url
@@ -141,10 +145,18 @@ def test_what_the_words_leave_out_can_be_put_back(visit, address):
     calm(seen, address)
 
 
-def test_the_number_beside_the_verdict_says_of_what(visit, address):
-    page = ready(asked(visit, address, CAT), FOUND)
+@pytest.mark.parametrize("shown", [12, 3, 1])
+def test_the_banner_says_what_the_command_line_says(visit, address, index, shown):
+    """The words, and of how many hits the number is, from one place."""
+    page = ready(visit(f"{address}/?q=a+cat+with+long+whiskers&k={shown}"), FOUND)
+    found = serving.judged(Retriever.open(index)).search(CAT, k=shown)
     number, about = page.inner_text(".verdict .sure").split("\n")
-    assert number.endswith("%") and about == "that one of these fits"
+    said = f"{page.inner_text('.verdict h2')}; {about}: {number}"
+    these = {12: "one of these fits", 3: "one of these 3 fits", 1: "this one fits"}[shown]
+    assert said == str(found.heading) and about == f"that {these}"
+    page.click(".numbers > summary")
+    facts = page.inner_text(".numbers > .facts")
+    assert f"That {these}\n{number}" in facts and "18 pictures" in facts
 
 
 def test_verdicts_differ_in_more_than_colour(visit, address):

@@ -11,13 +11,14 @@ from typing import Annotated, Any, TypeVar
 
 from mcp.server.mcpserver import Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 import avow
 from avow.api.answers import Explained, Found
-from avow.api.limits import ANSWERS, LARGEST_ID, LETTERS, Limits
+from avow.api.limits import LARGEST_ID, Limits
 from avow.api.pictures import SIZES, Thumbnails, origin
 from avow.api.refusals import Refusal
+from avow.api.searching import Chosen, Many, Text, Without
 from avow.core.errors import AvowError
 from avow.core.verdicts import EMPTY
 from avow.retrieval.answer import SearchResult
@@ -34,13 +35,8 @@ INSTRUCTIONS = (
     "that nothing was found. Use show to look at a hit before you describe it."
 )
 _RANKED = 50  # answers among which `why` looks for the item
+_SHOWN = 60  # letters of an argument that a sentence repeats
 
-Text = Annotated[str, Field(max_length=LETTERS, description="What to look for, in English.")]
-Without = Annotated[str, Field(max_length=LETTERS, description="What to leave out.")]
-Chosen = Annotated[
-    str, Field(max_length=LETTERS, description="A filter such as 'width>=2000 and tag=dog'.")
-]
-Many = Annotated[int, Field(ge=1, le=ANSWERS, description="How many answers.")]
 Risk = Annotated[
     float | None,
     Field(gt=0, lt=1, description="Share of wrong answers that 'answer' may have."),
@@ -70,7 +66,7 @@ class Why(BaseModel):
 
 def agent_server(retriever: Retriever, limits: Limits | None = None) -> MCPServer:
     """A server of the Model Context Protocol over an open index."""
-    server = MCPServer(
+    server = _Server(
         "avow",
         title="Avow",
         instructions=INSTRUCTIONS,
@@ -82,6 +78,52 @@ def agent_server(retriever: Retriever, limits: Limits | None = None) -> MCPServe
         server.add_tool(tool)
     server.add_tool(tools.show, structured_output=False)  # a picture is content, no data
     return server
+
+
+class _Server(MCPServer):
+    """Says in one plain sentence why a tool was not used, and what it would have needed."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        tools = {tool.name: tool.input_schema for tool in await self.list_tools()}
+        if name not in tools:
+            raise ToolError(f"There is no tool {name!r}. There are: {', '.join(tools)}.")
+        wanted = tools[name]["properties"]
+        for given in arguments:
+            if given not in wanted:  # the package would pass over it
+                raise ToolError(f"{name!r} has no {given!r}. It has: {', '.join(wanted)}.")
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            cause = error.__cause__
+            if type(error) is not ToolError:
+                raise  # a mistake of our own, whose words stay in the log
+            if isinstance(cause, ValidationError):
+                raise ToolError(_misused(name, cause, wanted)) from error
+            if isinstance(cause, ToolError):
+                raise cause from error  # without the words that the package puts before it
+            raise
+
+
+def _misused(tool: str, error: ValidationError, wanted: dict[str, Any]) -> str:
+    """The first argument that cannot be used. wanted: the schema of every argument."""
+    first = error.errors()[0]
+    name = str(first["loc"][0])
+    if first["type"] == "missing":
+        return f"{tool!r} needs {name!r}; expected {_expected(wanted[name])}."
+    given = repr(first["input"])
+    shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]} …"
+    return f"{name!r} of {tool!r} is {shown}; expected {_expected(wanted[name])}."
+
+
+def _expected(schema: dict[str, Any]) -> str:
+    """What an argument must be, in words."""
+    limits = schema.get("anyOf", [schema])[0]  # what it is where it is not null
+    if limits["type"] == "string":
+        return f"a text of at most {limits['maxLength']} letters"
+    if limits["type"] == "integer":
+        return f"a whole number from {limits['minimum']} to {limits['maximum']}"
+    least, most = limits["exclusiveMinimum"], limits["exclusiveMaximum"]
+    return f"a number between {least:g} and {most:g}"
 
 
 class _Tools:

@@ -63,6 +63,14 @@ class HowMany(BaseModel):
     high: float
 
 
+class Heading(BaseModel):
+    """The verdict in words, and what the stated probability is of."""
+
+    verdict: str = Field(examples=["Answer among the best ten"])
+    claim: str | None = Field(None, examples=["that one of these 3 fits"])
+    sure: str | None = Field(None, examples=["65 %"])
+
+
 class Found(BaseModel):
     """The result of a search: the same object that `avow search --json` prints."""
 
@@ -70,7 +78,9 @@ class Found(BaseModel):
 
     query: dict[str, Any]
     verdict: Verdict
+    heading: Heading
     trust: float | None
+    searched: int = Field(description="Items that could have been answers.")
     uncertainty: Uncertainty | None
     why: str
     understanding: dict[str, Any] | None = None

@@ -75,17 +75,15 @@ class Pairs:
         )
 
 
+@dataclass(frozen=True)
 class Part(ABC):
     """Images and captions of a split that one model judges."""
 
     captions: Int[np.ndarray, " captions"]
     """For each caption, its place in the whole split."""
+    split: PairedSplit
     views: int
     tau: float
-
-    @property
-    @abstractmethod
-    def split(self) -> PairedSplit: ...
 
     @abstractmethod
     def identity(self) -> Iterator[str]:

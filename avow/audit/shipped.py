@@ -49,7 +49,7 @@ def encoder_as_judge(
         )
     pairs = Pairs.of(chosen, readable)
     refuse_too_few(pairs, split)
-    part = EncodedPart(encoder, pairs, vectors[readable])
+    part = EncodedPart.whole(encoder, pairs, vectors[readable])
     home = getattr(encoder, "home", None)
     seen = None
     if home is not None and _has_learnt(home, trained):
@@ -69,24 +69,14 @@ class EncodedPart(Part):
     """All pairs of a split, judged by one encoder."""
 
     encoder: Encoder
-    pairs: Pairs
     vectors: Float32[np.ndarray, "images dim"]
 
-    @property
-    def split(self) -> Pairs:
-        return self.pairs
-
-    @property
-    def captions(self) -> Int[np.ndarray, " captions"]:  # type: ignore[override]
-        return np.arange(len(self.split.captions))
-
-    @property
-    def views(self) -> int:  # type: ignore[override]
-        return self.encoder.views
-
-    @property
-    def tau(self) -> float:  # type: ignore[override]
-        return self.encoder.tau
+    @classmethod
+    def whole(
+        cls, encoder: Encoder, pairs: Pairs, vectors: Float32[np.ndarray, "images dim"]
+    ) -> "EncodedPart":
+        every = np.arange(len(pairs.captions))
+        return cls(every, pairs, encoder.views, encoder.tau, encoder, vectors)
 
     def identity(self) -> Iterator[str]:
         yield self.encoder.fingerprint

@@ -20,21 +20,8 @@ from avow.data.captions import TokenTable
 class TrainedPart(Part):
     """Images with features, and the model that never saw them, or did."""
 
+    split: FeaturedSplit
     model: Model
-    featured: FeaturedSplit
-    captions: Int[np.ndarray, " captions"]
-
-    @property
-    def split(self) -> FeaturedSplit:
-        return self.featured
-
-    @property
-    def views(self) -> int:  # type: ignore[override]
-        return len(self.model.views)
-
-    @property
-    def tau(self) -> float:  # type: ignore[override]
-        return float(self.model.evidence_settings["tau"])
 
     def identity(self) -> Iterator[str]:
         """The model, the images, and their features block by block: they may be made anew."""
@@ -87,4 +74,5 @@ def parted(
         place[split.image_of[captions]],
         split.boxes,
     )
-    return TrainedPart(model, inside, start + captions)
+    tau = float(model.evidence_settings["tau"])
+    return TrainedPart(start + captions, inside, len(model.views), tau, model)

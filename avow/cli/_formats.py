@@ -99,8 +99,8 @@ def show_result(result: "SearchResult", screen: "Console", hint: str | None = No
     if result.written:
         screen.print(Text("With these words written in them:", "bold"))
         screen.print(_table(result.written, screen))
-    K = result.uncertainty.K
-    screen.print(Text(f"{K} {'item' if K == 1 else 'items'} searched", "dim"))
+    many = result.searched
+    screen.print(Text(f"{many} {'item' if many == 1 else 'items'} searched", "dim"))
 
 
 def _as_csv(rows: list[dict[str, Any]]) -> str:

@@ -22,3 +22,8 @@ IndexFolder = Annotated[
 ModelOfIndex = Annotated[
     str | None, typer.Option(help="Model of the index, where it has several.")
 ]
+Count = Annotated[int, typer.Option("-k", min=1, help="Answers to show.")]
+Where = Annotated[
+    str | None,
+    typer.Option(help="Only items like this: 'taken>=2024 and path~\"holiday\"'."),
+]

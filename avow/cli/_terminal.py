@@ -34,10 +34,12 @@ def busy(doing: str, quiet: bool = False) -> Iterator[None]:
 
 def bar(share: float, screen: "Console", cells: int = _CELLS) -> str:
     """A share between 0 and 1, drawn and in numbers."""
+    from avow.retrieval.answer import percent  # loaded by every search
+
     drawn = screen.encoding.lower().startswith("utf")
     full, empty = ("█", "░") if drawn else ("#", ".")
     count = round(cells * min(max(share, 0), 1))
-    return f"{full * count}{empty * (cells - count)} {100 * share:3.0f} %"
+    return f"{full * count}{empty * (cells - count)} {percent(share):>6}"
 
 
 def printable(text: str) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 Out = Annotated[Path | None, typer.Option(help="Write the picture with its heat map here.")]
+Replace = Annotated[bool, typer.Option(help="Write over a file that is at --out already.")]
 At = Annotated[str, typer.Option(help="The time of the frame in a video: 75 or 1:15.")]
 IndexOrDefault = Annotated[
     Path | None, typer.Option(help="Index whose model to use; default under AVOW_HOME.")
@@ -27,6 +28,7 @@ def explain(
     text: Annotated[str, typer.Argument(help="The query, in words.")],
     file: Annotated[Path, typer.Argument(help="The picture, or a video with --at.")],
     out: Out = None,
+    replace: Replace = False,
     at: At = "0",
     index: IndexOrDefault = None,
     model: Annotated[str | None, typer.Option(help="Another model than the index's.")] = None,
@@ -38,6 +40,7 @@ def explain(
     A weight is the part's share of what the similarity falls by without it and others near it,
     or for a word without it and one other word. Words such as "of" have no weight.
     """
+    _check_out(out, file, replace)
     with busy("Loading the model", quiet=as_json):
         from avow.retrieval import explain as explaining
         from avow.retrieval.question import ask
@@ -56,6 +59,24 @@ def explain(
     _show(explanation)
     if out is not None:
         typer.echo(f"heat map: {out}")
+
+
+def _check_out(out: Path | None, file: Path, replace: bool) -> None:
+    """Refuse to write over a file that nobody said may go; the picture itself never may."""
+    if out is None or not out.exists():
+        return
+    from avow.core.errors import BadData
+
+    if file.exists() and out.samefile(file):
+        raise BadData(
+            f"The heat map would overwrite the picture {str(out)!r} itself. Expected another "
+            "file in --out."
+        )
+    if not replace:
+        raise BadData(
+            f"There is a file {str(out)!r} already. Expected a new name in --out for the heat "
+            "map; name another, or add --replace."
+        )
 
 
 def _opened(file: Path, at: str) -> "Image":

@@ -8,15 +8,17 @@ import typer
 
 from avow.cli._options import AsJson
 
+Vocabulary = Annotated[
+    Path | None,
+    typer.Option(help="Its vocabulary JSON; of a BERT model, the folder of that BERT."),
+]
+
 
 def import_(
     system: Annotated[str, typer.Argument(help="Which system saved it, such as scan or tcl.")],
     file: Annotated[Path, typer.Argument(help="Its checkpoint, such as model_best.pth.tar.")],
     out: Annotated[Path, typer.Option(help="Run folder to make.")],
-    vocabulary: Annotated[
-        Path | None,
-        typer.Option(help="Its vocabulary JSON; of a BERT model, the folder of that BERT."),
-    ] = None,
+    vocabulary: Vocabulary = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn FILE, a checkpoint published by SYSTEM, into a run folder.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from avow.cli._formats import Format, Nul, chosen_layout, leave, print_result
-from avow.cli._options import AllowCode, AsJson, IndexFolder, ModelOfIndex
+from avow.cli._options import AllowCode, AsJson, Count, IndexFolder, ModelOfIndex, Where
 from avow.cli._terminal import busy
 from avow.cli._threads import limit_threads
 from avow.core.places import index_folder
@@ -23,16 +23,11 @@ Image = Annotated[
     Path | None,
     typer.Option(help="A picture or a clip to look for; with a text: both together."),
 ]
-Count = Annotated[int, typer.Option("-k", min=1, help="Answers to show.")]
 Risk = Annotated[
     float | None,
     typer.Option(
         help="Share of wrong answers that `Answer` may have; default: the calibration's."
     ),
-]
-Where = Annotated[
-    str | None,
-    typer.Option(help="Only items like this: 'taken>=2024 and path~\"holiday\"'."),
 ]
 Kind = Annotated[
     Literal["image", "text"],

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from avow.cli._formats import Format, Nul, chosen_layout, leave, print_result
-from avow.cli._options import AllowCode, AsJson, IndexFolder
+from avow.cli._options import AllowCode, AsJson, Count, IndexFolder, Where
 from avow.cli._terminal import busy
 from avow.cli._threads import limit_threads
-from avow.cli.search import Count, Where
 from avow.core.places import index_folder
 
 if TYPE_CHECKING:

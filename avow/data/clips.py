@@ -1,6 +1,6 @@
 """What readers of videos share: clips to splits, and where their features lie."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,14 @@ class Clip:
     """How long it lasts, where the dataset says so."""
     shared: bool = False
     """Whether it is in other splits too, and is meant to be."""
+
+
+def open_clips(
+    name: str, root: str, clips: Callable[[Path], Iterable[Clip]], features: str, frames: int
+) -> PairedDataset:
+    """The dataset of the clips in a folder, with their features where they lie."""
+    place = Path(root)
+    return paired_clips(name, place, clips(place), located_features(features, place, frames))
 
 
 def paired_clips(

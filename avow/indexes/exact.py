@@ -6,6 +6,7 @@ Dead rows stay where they are, with the id -1, until somebody writes the rows an
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,15 @@ _HALF_MANY = 2048
 _BIAS = 112
 """Between the exponents of float32 and of half precision, in powers of two."""
 _NOT_SIGN_COPIES = np.int32(-0x70000001)
+
+
+class Compared(NamedTuple):
+    """What a search looks at: ids and rows, dead ones included."""
+
+    ids: np.ndarray
+    rows: np.ndarray
+    every: np.ndarray | None
+    """Receives what the first query scores with each row."""
 
 
 class Exact(Index):
@@ -104,17 +114,11 @@ class Exact(Index):
         count = max(0, min(k, int(np.count_nonzero(ids != DEAD))))
         if not count:
             return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), "f4")
-        return self._shortlists(queries, ids, rows, count, every)
+        return self._shortlists(queries, Compared(ids, rows, every), count)
 
-    def _shortlists(
-        self,
-        queries: np.ndarray,
-        ids: np.ndarray,
-        rows: np.ndarray,
-        k: int,
-        every: np.ndarray | None = None,
-    ) -> Best:
+    def _shortlists(self, queries: np.ndarray, among: Compared, k: int) -> Best:
         """The best k of each query, block by block."""
+        ids, rows, every = among
         best = np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
         step = max(1, min(self.block, _SCORES_AT_ONCE // max(1, len(queries))))
         for start in range(0, len(ids), step):

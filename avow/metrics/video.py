@@ -44,18 +44,16 @@ class VideoRecall:
     text_to_video: VideoDirection
     video_to_text: VideoDirection
 
+    def to_dict(self) -> dict[str, object]:
+        sides = {
+            name: {**asdict(side), "geometric_mean": side.geometric_mean}
+            for name, side in vars(self).items()
+        }
+        return {**sides, "rsum": self.rsum}
+
     @property
     def rsum(self) -> float:
-        sides = (self.text_to_video, self.video_to_text)
-        return sum(side.r1 + side.r5 + side.r10 for side in sides)
-
-    def to_dict(self) -> dict[str, object]:
-        sides = {"text_to_video": self.text_to_video, "video_to_text": self.video_to_text}
-        document: dict[str, object] = {
-            name: {**asdict(side), "geometric_mean": side.geometric_mean}
-            for name, side in sides.items()
-        }
-        return {**document, "rsum": self.rsum}
+        return sum(side.r1 + side.r5 + side.r10 for side in vars(self).values())
 
 
 def video_recall(

@@ -111,6 +111,10 @@ class HowMany:
         )
         return cls(expected, low if anything >= SURE else 0.0, high)
 
+    def and_more(self, sure: int) -> "HowMany":
+        """The same beside so many others that fit for certain."""
+        return HowMany(self.expected + sure, self.low + sure, self.high + sure)
+
     def in_words(self, noun: str) -> str:
         """ "About 40 pictures fit." """
         if self.expected < 0.5:
@@ -121,6 +125,24 @@ class HowMany:
         about = _rounded(self.expected)
         between = f"{_rounded(self.low)} to {_rounded(self.high)}"
         return f"About {about} {noun}{'s fit' if about > 1 else ' fits'} ({between})."
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The verdict in words, and what its probability is of; faces show the parts, or one line.
+
+    "Answer among the best ten; that one of these 3 fits: 65 %"
+    """
+
+    verdict: str
+    claim: str | None = None
+    """What the probability is of; None where none is stated of what is shown."""
+    sure: str | None = None
+
+    def __str__(self) -> str:
+        return (
+            self.verdict if self.claim is None else f"{self.verdict}; {self.claim}: {self.sure}"
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,23 +174,31 @@ class SearchResult:
     """How many items of the gallery fit, where the policy can say."""
     written: tuple[Hit, ...] = ()
     """Pictures in which the words of the query are written; no probability is stated."""
+    apart: int = 0
+    """Items that were searched too and are not among the K of `uncertainty`: the picture that
+    was asked with, where the index holds it."""
 
     @property
-    def heading(self) -> str:
-        """The verdict, and the probability that one of those shown fits, as one line.
+    def searched(self) -> int:
+        """How many items could have been answers."""
+        return self.uncertainty.K + self.apart
+
+    @property
+    def heading(self) -> Heading:
+        """The verdict, and the probability that one of those shown fits.
 
         The verdict is for the best ten, however few are shown, so where it is "answer" and
-        fewer are less sure than that, the line says for how many it is.
+        fewer are less sure than that, the heading says for how many it is.
         """
         head, shown = HEADS[self.verdict], len(self.hits)
         if self.trust is None or self.verdict in EMPTY:
-            return head
+            return Heading(head)
         these = "one of these fits"
-        if shown < min(TEN, self.uncertainty.K):
+        if shown < min(TEN, self.searched):
             these = "this one fits" if shown == 1 else f"one of these {shown} fits"
             ten = self.verdict == "answer" and self.how_many is not None
             head = f"{head} among the best ten" if ten and self.trust < SURE else head
-        return f"{head}; that {these}: {100 * self.trust:.0f} %"
+        return Heading(head, f"that {these}", percent(self.trust))
 
     def __repr__(self) -> str:
         from avow.retrieval.notebook import short  # every search would wait for its imports
@@ -198,7 +228,9 @@ class SearchResult:
         return {
             "query": self.query,
             "verdict": self.verdict,
+            "heading": asdict(self.heading),
             "trust": self.trust,
+            "searched": self.searched,
             "uncertainty": asdict(self.uncertainty),
             "why": self.why,
             "understanding": None if understanding is None else understanding.to_dict(),
@@ -209,6 +241,13 @@ class SearchResult:
         }
 
 
+def percent(share: float) -> str:
+    """A probability as every face writes it: 84 %, and never 100 % or 0 % for almost that."""
+    if 0 < share < 0.01:
+        return "< 1 %"
+    return "> 99 %" if 0.99 < share < 1 else f"{int(100 * share + 0.5)} %"
+
+
 def at_least(result: SearchResult, least: float) -> SearchResult:
     """The same result without answers that are less likely to fit than `p>=` in its filter."""
     likely = tuple(hit for hit in result.hits if (hit.p_relevant or 0.0) >= least)
@@ -217,10 +256,12 @@ def at_least(result: SearchResult, least: float) -> SearchResult:
     if likely:
         return replace(result, hits=likely)
     if result.verdict == "unjudged":
-        why = "No answer of this search has a probability, so none passes p>= in the filter."
+        none = "No answer of this search has a probability, so none passes p>= in the filter."
+        why = f"{none} {result.why}"
     else:
-        why = f"No answer is at least {100 * least:g} % likely to fit."
-    said = {"verdict": "nothing_found", "why": f"{why} {result.why}"}
+        best = percent(max(hit.p_relevant or 0.0 for hit in result.hits))
+        why = f"No answer is at least {100 * least:g} % likely to fit; the best is {best}."
+    said = {"verdict": "nothing_found", "why": why}
     return replace(result, hits=(), near_misses=result.hits, **said)  # type: ignore[arg-type]
 
 
@@ -266,7 +307,7 @@ def _absent(judgements: Judgements, noun: str) -> str:
     """That nothing fits, with its probability where the policy judges ten hits together."""
     if judgements.one_of_first is None:
         return f"Probably no {noun} here fits."
-    chance = f"{100 * float(judgements.present[0]):.0f} %"
+    chance = percent(float(judgements.present[0]))
     return (
         f"Probably no {noun} here fits: the chance that one of the best ten does is {chance}."
     )
@@ -276,7 +317,7 @@ def _standing(probability: Float[ndarray, " shown"], noun: str) -> str:
     """How well the first answer fits, and how many fit as well."""
     first = float(probability[0])
     alike = int((probability >= ALIKE * first).sum())
-    share = f"{100 * first:.0f} %"
+    share = percent(first)
     if alike == 1:
         return f"The first {noun} fits with a probability of {share}."
     count = _count(alike) if alike < SHOWN else f"At least {alike}"  # no more are judged

@@ -20,6 +20,7 @@ from avow.core.shapes import Bool, Float, Float32, Int64
 from avow.retrieval.open_index import Choice, OpenIndex
 from avow.retrieval.where import Where
 from avow.trust.coherence import Behind
+from avow.trust.evidence_sum import Reference
 from avow.trust.top_k import SHOWN, TopKSummary, hub_statistics, summarise_best
 
 SAMPLE = 2048
@@ -59,12 +60,7 @@ class Gallery:
         self, hit_ids: Int64[np.ndarray, "queries k"]
     ) -> Bool[np.ndarray, "queries sample"]:
         """Which sampled items are not among the hits of each query."""
-        left, sampled = np.ones((len(hit_ids), len(self.sampled)), bool), self.sampled
-        if len(sampled):
-            places = np.searchsorted(sampled, hit_ids).clip(max=len(sampled) - 1)
-            query, rank = np.nonzero(sampled[places] == hit_ids)
-            left[query, places[query, rank]] = False
-        return left
+        return Reference(len(self), self.sampled).without(hit_ids)
 
 
 @dataclass(frozen=True)
@@ -85,23 +81,21 @@ class QueryScores:
         best: Float32[np.ndarray, "queries k dim"],
         hit_ids: Int64[np.ndarray, "queries k"],
         views: int,
-        but: int | None = None,
+        but: tuple[int, ...] = (),
         sampled: Float32[np.ndarray, "queries sample"] | None = None,
     ) -> "QueryScores":
-        """but: an item that is left out, such as the one whose neighbours are searched.
+        """but: items that are left out, such as the one whose neighbours are searched.
 
         sampled: the scores of the sample, where the search has them already.
         """
         if sampled is None:
             sampled = queries @ gallery.vectors.T
-        away = hit_ids
-        if but is not None:
-            away = np.concatenate([hit_ids, np.full((len(hit_ids), 1), but)], 1)
+        away = np.concatenate([hit_ids, np.tile(but, (len(hit_ids), 1))], 1) if but else hit_ids
         return cls(
             _by_view(best, queries, views),
             sampled,
             gallery.left(away),
-            len(gallery) - (but is not None),
+            len(gallery) - len(but),
         )
 
     def summary(

@@ -188,7 +188,11 @@ def result_of(
         judged.how_many,
     )
     least = None if request.where is None else request.where.least
-    result = result if least is None else at_least(result, least)
+    if least is not None:
+        result = at_least(result, least)
+        if result.hits and judged.judgements is not None:
+            trust = _trust_of_first(judged.judgements, len(result.hits))
+            result = replace(result, trust=trust)
     start = request.page.offset
     if not start:
         return result
@@ -198,3 +202,13 @@ def result_of(
 def _trust(judgements: Judgements, empty: bool) -> float:
     """That the answer is good; where nothing is shown, that there was anything to show."""
     return float((judgements.present if empty else judgements.confidence)[0])
+
+
+def _trust_of_first(judgements: Judgements, shown: int) -> float:
+    """That one of the first hits fits, where a filter leaves fewer than were asked for."""
+    among, stated = judgements.one_of_first, float(judgements.confidence[0])
+    if among is None or shown >= among.shape[1]:
+        return stated
+    # a moment of several segments is surer than each of them
+    fewer = max(float(among[0, shown - 1]), float(judgements.probability[0, 0]))
+    return min(fewer, stated)

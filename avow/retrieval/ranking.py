@@ -47,10 +47,10 @@ def rank(library: OpenIndex, gallery: Gallery, requests: Sequence[Request]) -> R
         nothing = (len(requests), 0)
         return Ranked(gallery, np.empty(nothing, np.int64), np.empty(nothing, np.float32))
     most, but = max(requests[0].k, SHOWN), requests[0].but
-    found = library.nearest(queries, most + (but is not None), gallery.choice)
+    found = library.nearest(queries, most + len(but), gallery.choice)
     ids, scores = found.ids, found.scores
-    if but is not None:
-        allowed = ids[0] != but
+    if but:
+        allowed = ~np.isin(ids[0], but)
         ids, scores = ids[:, allowed], scores[:, allowed]
     missing = (*found.missing, *gallery.missing)
     return Ranked(gallery, ids[:, :most], scores[:, :most], found.sampled, missing)

@@ -53,8 +53,10 @@ class Request:
     page: "Page"
     risk: float | None = None
     where: Where | None = None
-    but: int | None = None
-    """An item that is no answer, because the others are compared with it."""
+    but: tuple[int, ...] = ()
+    """Items that are no answers, because the others are compared with them."""
+    put_apart: bool = False
+    """Whether pictures that are the one asked with are among these already."""
     asked: str = ""
     """The text as the model read it: a name in one form, whatever form was typed."""
     understanding: Understanding | None = None

@@ -20,8 +20,8 @@ SURE = 0.999
 
 
 def is_inside(request: Request, ranked: Ranked) -> bool:
-    """Whether the best item of a search by a picture is that picture."""
-    alone = request.style == "picture" and request.but is None
+    """Whether the best item of a search by a picture is that picture, or another copy of it."""
+    alone = request.style == "picture" and not request.put_apart
     return alone and float(ranked.scores[0, 0]) >= SAME
 
 
@@ -31,29 +31,43 @@ def itself_first(
     read: ReadItems,
     answer: Callable[[Sequence[Request]], list[SearchResult]],
 ) -> SearchResult:
-    """The picture itself, then what is answered of all others."""
-    itself = shown_hits(read, ranked.of(0), 1, None)[0]
-    page = request.page
-    others = answer([replace(request, but=itself.id, page=Page(page.end))])[0]
-    noun = "picture" if itself.moment is None else "moment"
-    why = f"The first is the same {noun}, or looks just like it."
+    """The picture itself and its copies, then what is answered of all others."""
+    same = _same(shown_hits(read, ranked.of(0), int((ranked.scores[0] >= SAME).sum()), None))
+    but, page, count = (*request.but, *(hit.id for hit in same)), request.page, len(same)
+    without = replace(request, but=but, put_apart=True, page=Page(page.end))
+    others = answer([without])[0]
+    why = _why(same)
     if others.hits or others.near_misses:
         why = f"{why} Of the others: {others.why}"
-    hits, misses = _behind(others.hits), _behind(others.near_misses)
+    hits, misses = _behind(others.hits, count), _behind(others.near_misses, count)
+    many = others.how_many
+    others = replace(others, apart=count, how_many=many and many.and_more(count))
     if others.verdict == "unjudged":
-        return replace(others, why=why, hits=(itself, *hits)[page.offset : page.end])
-    itself = replace(itself, p_relevant=SURE)
+        return replace(others, why=why, hits=(*same, *hits)[page.offset : page.end])
+    sure = tuple(replace(hit, p_relevant=SURE) for hit in same)
     found = replace(
         others,
         verdict="answer",
         trust=SURE,
         why=why,
-        hits=(itself, *hits)[page.offset : page.end],
-        near_misses=misses[max(page.offset - 1, 0) : page.end - 1],
+        hits=(*sure, *hits)[page.offset : page.end],
+        near_misses=misses[max(page.offset - count, 0) : max(page.end - count, 0)],
     )
     least = None if request.where is None else request.where.least
     return found if least is None else at_least(found, least)
 
 
-def _behind(hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
-    return tuple(replace(hit, rank=hit.rank + 1) for hit in hits)
+def _same(hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
+    """The first, and the pictures among the others; moments that look alike are joined."""
+    return (hits[0], *(hit for hit in hits[1:] if hit.kind == "image"))
+
+
+def _why(same: tuple[Hit, ...]) -> str:
+    noun = "picture" if same[0].moment is None else "moment"
+    if len(same) == 1:
+        return f"The first is the same {noun}, or looks just like it."
+    return f"The first {len(same)} are the same {noun}, or look just like it."
+
+
+def _behind(hits: tuple[Hit, ...], count: int) -> tuple[Hit, ...]:
+    return tuple(replace(hit, rank=hit.rank + count) for hit in hits)

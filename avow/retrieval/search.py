@@ -192,7 +192,7 @@ class Retriever:
         query = {**Question(kind=kind).to_dict()}
         query |= {"similar_to": item_id, "where": None if where is None else str(where)}
         style: Style = "similar" if item.kind == "text" else "picture"
-        request = Request(query, style, vector, kind, page, where=chosen, but=item_id)
+        request = Request(query, style, vector, kind, page, where=chosen, but=(item_id,))
         return self._answer([request])[0]
 
     def explain(self, text: str, item_id: int) -> Explanation:

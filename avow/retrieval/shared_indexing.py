@@ -18,43 +18,26 @@ from pathlib import Path
 
 import numpy as np
 
-from avow.core.errors import BadData, WrongIndex
+from avow.core.errors import BadData
 from avow.core.formats import is_video
 from avow.core.searching import Encoder
-from avow.retrieval.sharding.cluster import Cluster
-from avow.retrieval.shared_library import FOLDERS, SKIPPED, refuse_other_model
+from avow.retrieval.shared_library import FOLDERS, SKIPPED
+from avow.retrieval.shared_preparing import How, open_for_writing
 from avow.retrieval.store.changes import Survey, may_work_now
 from avow.retrieval.store.indexed_folders import FPS
 from avow.retrieval.store.ingest import encoded
-from avow.retrieval.store.model_folder import Space, describe
+from avow.retrieval.store.model_folder import Space
 from avow.retrieval.store.reading import Fresh, Loaded, Unreadable, load
 from avow.retrieval.store.report import Absent, Progress, Report
 from avow.retrieval.store.video_reading import Stopped, Watch, read_segments
 from avow.retrieval.store.walk import FileStat, Walk, under, walk
-from avow.retrieval.store_contract import Current, Present, Row, SharedStore, item_id
+from avow.retrieval.store_contract import Present, Row, SharedStore, item_id
+from avow.retrieval.store_documents import skip_of
 
 SETTINGS = "setting"
 """The subject of notes on how folders are read."""
-_ENGINES = ("exact", "hnsw")
 Told = tuple[Callable[[Progress], None], Callable[[], bool]]
 """Progress, and whether to stop."""
-
-
-@dataclass(frozen=True)
-class How:
-    """How folders are read, and how a new store keeps their vectors."""
-
-    engine: str | None = None
-    half: bool | None = None
-    batch: int = 64
-    workers: int = 4
-    fps: float | None = None
-    rebuild: bool = False
-    prune: bool = False
-    in_units: bool = False
-    """Over sources of any kind; otherwise over folders of this machine, file by file."""
-    cluster: Cluster | None = None
-    """Who encodes units; None: this process."""
 
 
 def index_shared(
@@ -107,41 +90,6 @@ def fill(
         store.publish()
     report.seconds = time.monotonic() - started
     return report
-
-
-def open_for_writing(store: SharedStore, encoder: Encoder, how: How) -> Current | None:
-    """Make ready the rows of a model; what readers saw before.
-
-    A store without anything to show shows the new rows at once, as they come.
-    """
-    if how.engine is not None and how.engine not in _ENGINES:
-        raise WrongIndex(
-            f"The engine of a shared store cannot be {how.engine!r}. Expected 'exact', or "
-            "'hnsw' for a search graph; choose one of them."
-        )
-    current = store.current()
-    if current is not None and not how.rebuild:
-        refuse_other_model(store, current, encoder)
-        for name, asked in (("engine", how.engine), ("half", how.half)):
-            if asked is not None and asked != current.manifest[name]:
-                raise WrongIndex(
-                    f"The store {store.address!r} has {name!r} = {current.manifest[name]!r}. "
-                    "Expected to go on like that; to change it, encode everything anew with "
-                    "--rebuild."
-                )
-    engine = how.engine or "exact"
-    manifest = describe(encoder) | {
-        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "engine": engine,
-        "half": bool(how.half),
-        "vectors": "float16" if how.half else "float32",
-        "exact": engine == "exact",
-    }
-    store.prepare(manifest, how.rebuild)
-    if current is None:
-        store.publish()
-        current = store.current()
-    return current
 
 
 class Filler:
@@ -197,7 +145,7 @@ class SharedRun:
         self.report, self.waiting, self.refused = Report(), _Waiting(), 0
         self.fps, again = self._frame_rate()
         self.present = {file.path: file for file in self.store.files(self._below())}
-        self.noted = self.store.notes(SKIPPED)
+        self.noted = {path: skip_of(note) for path, note in self.store.notes(SKIPPED).items()}
         self.jobs = [stat for stat in listing.files.values() if self._is_new(stat, again)]
         idle = listing.files.keys() - {stat.path for stat in self.jobs}
         self.report.unchanged = sum(path in self.present for path in idle)
@@ -234,7 +182,7 @@ class SharedRun:
             self._forget_skips()
             self.store.note(SETTINGS, {"fps": str(self.fps)})
         notes = self.store.notes(SKIPPED).items()
-        self.report.skipped = [(path, json.loads(note)["why"]) for path, note in notes]
+        self.report.skipped = [(path, skip_of(note)["why"]) for path, note in notes]
         return self.report
 
     def _below(self) -> list[str]:
@@ -254,7 +202,7 @@ class SharedRun:
 
     def _still_skipped(self, stat: FileStat) -> bool:
         """Whether a file could not be read before, and would not be readable now."""
-        note = json.loads(self.noted.get(stat.path, "{}"))
+        note = self.noted.get(stat.path, {})
         if (note.get("size"), note.get("mtime_ns")) != (stat.size, stat.mtime_ns):
             return False
         return not (note["again"] and may_work_now(stat))
@@ -388,7 +336,7 @@ class SharedRun:
         fresh = {
             path: json.dumps({"why": why, **about})
             for path, why in self.walk.skipped.items()
-            if json.loads(self.noted.get(path, "{}")).get("why") != why
+            if self.noted.get(path, {}).get("why") != why
         }
         self.store.note(SKIPPED, fresh)
 

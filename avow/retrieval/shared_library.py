@@ -23,6 +23,7 @@ from avow.core.errors import Unavailable, WrongIndex
 from avow.core.fingerprint import of_text
 from avow.core.searching import LONGEST_TEXT, Encoder, Nearest, Queries
 from avow.core.shapes import Bool, Float32, Int64
+from avow.retrieval import store_documents as documents
 from avow.retrieval.named_items import quoted
 from avow.retrieval.open_index import Choice, Found, Numbers, OpenIndex, Skipped
 from avow.retrieval.store.feedback import Feedback, checked
@@ -170,7 +171,9 @@ class SharedLibrary(OpenIndex):
     # --- notes ------------------------------------------------------------------------
 
     def skipped(self) -> list[Skipped]:
-        noted = {path: json.loads(note) for path, note in self._store.notes(SKIPPED).items()}
+        noted = {
+            path: documents.skip_of(note) for path, note in self._store.notes(SKIPPED).items()
+        }
         return [Skipped(path, note["why"], note["when"]) for path, note in noted.items()]
 
     def folders(self) -> list[str]:
@@ -210,7 +213,10 @@ class SharedLibrary(OpenIndex):
         self._store.note(FEEDBACK, {key: json.dumps(note)})
 
     def feedback(self) -> list[Feedback]:
-        noted = [json.loads(note) for note in self._store.notes(FEEDBACK).values()]
+        noted = [
+            documents.read(self.address, f"the opinion {key!r}", note, documents.OPINION)
+            for key, note in self._store.notes(FEEDBACK).items()
+        ]
         opinions = [Feedback(n["query"], n["item"], n["good"], n["when"]) for n in noted]
         return sorted(opinions, key=lambda opinion: opinion.when)
 

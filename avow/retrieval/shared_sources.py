@@ -19,8 +19,9 @@ from avow.retrieval.sharding.plan import Plan, Unit, about, cut, merged
 from avow.retrieval.sharding.run import open_all
 from avow.retrieval.sharding.source import Source
 from avow.retrieval.sharding.work import Work, Worker
-from avow.retrieval.shared_indexing import Filler, How, SharedRun, Told, fill
+from avow.retrieval.shared_indexing import Filler, SharedRun, Told, fill
 from avow.retrieval.shared_library import SKIPPED
+from avow.retrieval.shared_preparing import How
 from avow.retrieval.store.reading import Fresh, Loaded
 from avow.retrieval.store.report import Progress, Report
 from avow.retrieval.store.video_reading import Watch

@@ -54,6 +54,8 @@ class Reference:
     def without(self, hits: Int[np.ndarray, "queries k"]) -> Bool[np.ndarray, "queries _"]:
         """Which sampled items are not among the hits of each query."""
         left = np.ones((len(hits), len(self.ids)), bool)
+        if not len(self.ids):
+            return left
         place = np.searchsorted(self.ids, hits).clip(max=len(self.ids) - 1)
         query, rank = np.nonzero(self.ids[place] == hits)
         left[query, place[query, rank]] = False

@@ -51,12 +51,12 @@ async function arrive() {
 async function answer() {
   pending?.abort();
   const mine = (pending = new AbortController());
-  forget();
   ticks.clear();
   picked.clear(query.text);
   further = null;
   fill("further");
   answered = write(query);
+  forget([query.text, query.without, query.like, query.picture].join("\n"));
   if (!asksSomething(query)) return welcome();
   const picture = dropped();
   if (query.picture && !picture) return lost();
@@ -93,7 +93,7 @@ function tell(result, picture) {
     misses.length ? folded(`Show the nearest ${noun(misses.length)} all the same`, misses) : null,
   );
   const had = result.hits.length;
-  const left = result.uncertainty.K - had;
+  const left = result.searched - had;
   if (had && left > 0 && !/\bp\s*>=/i.test(query.where)) offerMore(had, left, picture);
 }
 
@@ -110,7 +110,7 @@ function offerMore(had, left, picture) {
       load: async (offset, k) => (await search({ ...query, k, offset: had + offset }, picture)).hits,
     });
     fill("further", section(words), further);
-    further.focus();
+    further.focus({ preventScroll: true }); // a long list would be scrolled to its middle
   };
   fill("further", button("act more", show, `Show more: ${count(left, "other", "others")}, best first`));
 }
@@ -277,17 +277,20 @@ function open(hit, push = true) {
     const next = shown[place + by] ?? await further?.get(place + by - shown.length);
     if (next) open(next);
   };
+  const told = body.state === "told" ? question : null;
   showWhy(hit, {
-    question: body.state === "told" ? question : null,
-    text: query.text,
+    question: told,
+    text: told?.text, // without what is left out
     step,
     close: () => drawer.close(),
     jump: (other) => open({ ...other, p_relevant: undefined }),
     openLike: (one) => go({ ...FRESH, like: one.id, k: query.k, risk: query.risk }),
   });
   drawer.onkeydown = (event) => {
+    if (event.target.closest(".grid")) return; // its own keys
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (by && !event.target.closest(".grid")) step(by);
+    if (by) step(by);
+    if (event.key === "x") picked.toggle(hit);
   };
 }
 

@@ -6,8 +6,13 @@ import { box, toggle } from "./picked.js";
 import { name, percent, span } from "./words.js";
 
 const said = new Map(); // what was said of an item for the question on the page
+let about = ""; // that question
 
-export const forget = () => said.clear();
+// What was said stays as long as the same is asked.
+export function forget(question) {
+  if (question !== about) said.clear();
+  about = question;
+}
 
 // Pictures that look the same are one answer, with the others behind it.
 export function grouped(hits) {

@@ -34,9 +34,9 @@ export function chosen() {
 }
 
 function cost(one) {
-  if (!one.promised) return "This cannot be promised here: everything says “have a look”.";
+  if (!one.promised) return "This cannot be promised here: everything says “check”.";
   if (one.coverage > 0.995) return "Answers every question that was tried.";
-  return `Answers ${percent(one.coverage)} of questions; the others say “have a look”.`;
+  return `Answers ${percent(one.coverage)} of questions; the others say “check”.`;
 }
 
 export function tell() {

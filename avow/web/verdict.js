@@ -1,7 +1,7 @@
 // The verdict in plain words, before any picture.
 
 import { button, facts, fold, icon, make } from "./build.js";
-import { VERDICTS, percent, rounded, stated } from "./words.js";
+import { rounded, sentence, stated } from "./words.js";
 
 // search: what the buttons in it do, given the part of the question that changes.
 // noun: a number of what was looked at, in words.
@@ -14,21 +14,17 @@ export function banner(result, noun, search) {
     make(
       "div",
       {},
-      make("h2", {}, VERDICTS[is] ?? is),
+      make("h2", {}, result.heading.verdict),
       result.why ? make("p", { class: "why" }, result.why) : null,
       offers(result.understanding, search),
     ),
-    sure(result),
+    sure(result.heading),
     numbers(result, noun),
   );
 }
 
-function sure(result) {
-  // a probability beside "nothing fits" would say two things at once
-  const empty = ["nothing_found", "not_understood"].includes(result.verdict);
-  if (result.trust == null || empty) return make("span");
-  return make("p", { class: "sure" }, make("b", {}, percent(result.trust)), "that one of these fits");
-}
+// A heading without a claim has no number: beside "nothing fits" it would say two things at once.
+const sure = ({ claim, sure }) => (claim ? make("p", { class: "sure" }, make("b", {}, sure), claim) : make("span"));
 
 // What may have been meant, and what was taken from the words and can be put back.
 function offers(told, search) {
@@ -52,11 +48,11 @@ function chip(without, search) {
 
 // In words that everybody knows; what research compares is one level below.
 function numbers(result, noun) {
-  const [said, many] = [result.uncertainty, result.how_many];
+  const [said, many, { claim, sure }] = [result.uncertainty, result.how_many, result.heading];
   if (!said) return null;
   const pairs = [
-    ["Looked at", noun(said.K)],
-    ["That one of these fits", stated(result.trust)],
+    ["Looked at", noun(result.searched)],
+    [claim && sentence(claim), sure],
     ["That the first one fits", stated(result.hits[0]?.p_relevant)],
     ["Fit in all", many && `about ${rounded(many.expected)}; four times out of five ${rounded(many.low)} to ${rounded(many.high)}`],
   ];

@@ -50,10 +50,4 @@ export const NOUNS = {
   text: ["text", "texts"],
 };
 
-export const VERDICTS = {
-  answer: "Found",
-  check: "Have a look yourself",
-  nothing_found: "Nothing here fits",
-  not_understood: "Not understood",
-  unjudged: "Ranked, not judged",
-};
+export const sentence = (words) => words[0].toUpperCase() + words.slice(1);

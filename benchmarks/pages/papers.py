@@ -6,19 +6,18 @@ differences, and ours with the spread of its seeds.
 """
 
 from avow.assembly.recipe import Recipe
-from benchmarks.pages import acmnet, decl, figures, plots, tcl_figures, uncertainty, videos
+from benchmarks.pages import (
+    acmnet,
+    decl,
+    figures,
+    plots,
+    tcl_figures,
+    uncertainty,
+    verdicts,
+    videos,
+)
 from benchmarks.pages import tcvse as tcvse_parts
 from benchmarks.pages.figures import Document, number, several
-from benchmarks.pages.verdicts import (
-    SETTING,
-    VERDICT,
-    Comparison,
-    claims_table,
-    equations_table,
-    not_yet,
-    published,
-    split_changes,
-)
 
 KINDS = ("agrees", "disagrees", "undecided", "no verdict", "not run")
 VIEWS = ("image view", "text view", "both views")
@@ -69,9 +68,9 @@ def found(recipe: str, view: str) -> list[float] | None:
     return entry[view]["values"] if entry and view in entry else None
 
 
-def ablation(paper: str, table: str, method: str) -> tuple[str, list[Comparison]]:
+def ablation(paper: str, table: str, method: str) -> tuple[str, list[verdicts.Comparison]]:
     """A paper's table #1 to #7 beside ours, and its claims."""
-    rows = published(paper)[table]["rows"]
+    rows = verdicts.published(paper)[table]["rows"]
     ours = {key: found(f"{method}{loss}", view) for key, (_, loss, view) in ROWS.items()}
     lines = [
         [
@@ -83,10 +82,12 @@ def ablation(paper: str, table: str, method: str) -> tuple[str, list[Comparison]
         for key, (name, _, _) in ROWS.items()
     ]
     claims = [
-        Comparison(claim, rows[one]["rsum"] - rows[other]["rsum"], ours[one], ours[other])
+        verdicts.Comparison(
+            claim, rows[one]["rsum"] - rows[other]["rsum"], ours[one], ours[other]
+        )
         for claim, (one, other) in CLAIMS.items()
     ]
-    head = ["No.", "", f"paper: rSum, {published(paper)[table]['data']}",
+    head = ["No.", "", f"paper: rSum, {verdicts.published(paper)[table]['data']}",
             "here: rSum, Flickr8k test (seeds)"]  # fmt: skip
     return figures.table(head, lines), claims
 
@@ -103,7 +104,7 @@ STEPS = (
 
 def run_of(recipe: str) -> tuple[str, Document | None]:
     """A recipe's run and its summary: at equal epochs, else where most seeds are."""
-    item = published("items")["tcl"]["Table V"]
+    item = verdicts.published("items")["tcl"]["Table V"]
     own = OWN.get(recipe, f"flickr8k/{recipe}")
     others = OWN.values()
     if figures.exists(item["file"]):
@@ -123,10 +124,10 @@ def values(recipe: str, view: str) -> list[float] | None:
     return entry[view]["values"] if entry and view in entry else None
 
 
-def gains() -> tuple[str, list[Comparison]]:
+def gains() -> tuple[str, list[verdicts.Comparison]]:
     lines, claims = [], []
     for name, recipe in METHODS.items():
-        rows = published("tcl")["Table V"]["methods"][name]
+        rows = verdicts.published("tcl")["Table V"]["methods"][name]
         plain = values(f"{recipe}_hinge", "model")
         both = values(f"{recipe}_tcl", "both views")
         lines.append([
@@ -139,9 +140,11 @@ def gains() -> tuple[str, list[Comparison]]:
         ])  # fmt: skip
         theirs = rows["both views"]["rsum"] - rows["published"]["rsum"]
         unequal = len(set(epochs(recipe).split(" and "))) > 1
-        missing = not_yet("tcl", "Table V")
+        missing = verdicts.not_yet("tcl", "Table V")
         claims.append(
-            Comparison(f"TCL adds to {name}", theirs, both, plain, unequal, otherwise=missing)
+            verdicts.Comparison(
+                f"TCL adds to {name}", theirs, both, plain, unequal, otherwise=missing
+            )
         )
     views = [f"TCL, {view}" for view in VIEWS]
     head = ["", "paper: as published", *views, "here: hinge", *views, "epochs, hinge and TCL"]
@@ -156,7 +159,9 @@ def cell(recipe: str, view: str) -> str:
 def epochs(recipe: str) -> str:
     """Of the runs that the table shows, with the hinge and with TCL."""
     names = (run_of(f"{recipe}_{loss}")[0] for loss in ("hinge", "tcl"))
-    return " and ".join(str(Recipe.open(*split_changes(name)).train.epochs) for name in names)
+    return " and ".join(
+        str(Recipe.open(*verdicts.split_changes(name)).train.epochs) for name in names
+    )
 
 
 # --- the pages -----------------------------------------------------------------------------
@@ -167,13 +172,13 @@ def tcl() -> str:
     methods, adds = gains()
     return figures.page(
         "TCL on trial",
-        f"{published('tcl')['paper']}. {SETTING} {VERDICT}",
+        f"{verdicts.published('tcl')['paper']}. {verdicts.SETTING} {verdicts.VERDICT}",
         "## Equations",
-        equations_table("tcl"),
+        verdicts.equations_table("tcl"),
         *videos.section(),
         "## Table IV: what agreement adds, VSE∞",
         table,
-        claims_table(claims),
+        verdicts.claims_table(claims),
         STEPS,
         figures.command(
             f"python -m benchmarks.quality.recipes {ABLATION} flickr8k/vse_infty_tcl "
@@ -183,25 +188,25 @@ def tcl() -> str:
         "The paper's row VSE++ has BERT as text encoder and ours a GRU. Its rSum of IMRAM and "
         "SAF as published is not the sum of its recalls.",
         methods,
-        claims_table(adds),
+        verdicts.claims_table(adds),
         "Where a method learnt for more epochs with one loss than with the other, the verdict "
         "says so. Batches: [recipes](../reference/recipes.md).",
         "## Tables I and II: other text encoders",
         tcl_figures.encoders(),
-        claims_table(tcl_figures.encoder_claims()),
+        verdicts.claims_table(tcl_figures.encoder_claims()),
         "## Fig. 4: agreement steps, temperature and evidence",
         "rSum of both views averaged (seeds), VSE∞; few and equal epochs.",
         tcl_figures.sweeps(),
         plots.steps().shown(),
         plots.temperatures().shown(),
-        claims_table(tcl_figures.sweep_claims()),
+        verdicts.claims_table(tcl_figures.sweep_claims()),
         "## Fig. 5: u against corruption",
         "Mean u of the view that learnt the direction, words and regions hidden in the same "
         "share; K candidates of the test split, the match among them.",
         tcl_figures.corruption(),
         *filter(None, [tcl_figures.what_decides()]),
         *(plots.corruption(query).shown() for query in tcl_figures.ASKED),
-        claims_table(list(tcl_figures.corruption_claims())),
+        verdicts.claims_table(list(tcl_figures.corruption_claims())),
         "## Not on this page yet",
         "Tables I and II on COCO.",
         figures.source(
@@ -217,12 +222,12 @@ def tcvse() -> str:
     table, claims = ablation("tcvse", "Table 3", "tcvse")
     return figures.page(
         "TcVSE on trial",
-        f"{published('tcvse')['paper']}. {SETTING} {VERDICT}",
+        f"{verdicts.published('tcvse')['paper']}. {verdicts.SETTING} {verdicts.VERDICT}",
         "## Equations",
-        equations_table("tcvse"),
+        verdicts.equations_table("tcvse"),
         "## Table 3: what agreement adds",
         table,
-        claims_table(claims),
+        verdicts.claims_table(claims),
         STEPS,
         *tcvse_parts.sections(),
         figures.source(
@@ -233,7 +238,7 @@ def tcvse() -> str:
     )
 
 
-def everything() -> dict[str, list[Comparison]]:
+def everything() -> dict[str, list[verdicts.Comparison]]:
     """Every claim of every page, by paper and table."""
     return {
         "[TCL](tcl.md), Table III": videos.claims(),
@@ -285,9 +290,9 @@ def gpu_time() -> str:
 
 def summary() -> str:
     listed = everything()
-    verdicts = [one.verdict for claims in listed.values() for one in claims]
+    said = [one.verdict for claims in listed.values() for one in claims]
     counts = ", ".join(
-        f"{kind} {sum(text.startswith(kind) for text in verdicts)}" for kind in KINDS
+        f"{kind} {sum(text.startswith(kind) for text in said)}" for kind in KINDS
     )
     rows = [
         [where, one.claim, one.told_there, one.told, one.verdict.partition(": `")[0]]
@@ -298,8 +303,8 @@ def summary() -> str:
     return figures.page(
         "Claims of the papers, and what was found here",
         "Differences of rSum; of R@1 in percent and of areas under curves of R@K in the last "
-        f"paper. {VERDICT} Commands of what was not run are on the pages.",
-        f"Of {len(verdicts)} claims on the pages: {counts}. The main ones:",
+        f"paper. {verdicts.VERDICT} Commands of what was not run are on the pages.",
+        f"Of {len(said)} claims on the pages: {counts}. The main ones:",
         figures.table(["where", "claim", "paper", "here", "verdict"], rows),
         gpu_time(),
         "Wrong pairs in training: [noise](../results/noise.md). All measures of doubt beside "

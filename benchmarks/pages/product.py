@@ -4,30 +4,20 @@ from benchmarks.pages import figures
 from benchmarks.pages.figures import number
 
 PROGRAMS = ["", "Avow", "rclip", "immich", "PhotoPrism"]
-FEATURES = [
-    ["search by words", "yes", "yes", "yes (smart search)", "by labels, captions and metadata"],
-    ["search by a picture", "yes", "yes", "yes (similar photos)", "no"],
-    [
-        "says when nothing fits",
-        "yes",
-        "no: the nearest are listed",
-        "no",
-        "no hit for an unknown label",
-    ],
-    ["probability of each hit", "yes", "no: a similarity", "no", "no"],
-    ["promised share of wrong answers", "yes (`--risk`)", "no", "no", "no"],
-    ["learns from your ticks", "yes", "no", "no", "no"],
-    ["moments inside videos", "yes", "no", "no: one frame stands for a video", "no"],
-    ["people, places, albums, phones", "no", "no", "yes", "yes; phones by its web page"],
-    [
-        "runs as",
-        "one program, or a server",
-        "one program",
-        "several containers and a database",
-        "a server and a database",
-    ],
-    ["JSON for programs, tools for agents", "yes, yes", "no, no", "HTTP API", "HTTP API"],
-]
+FEATURES = (
+    "search by words | yes | yes | yes (smart search) | by labels, captions and metadata",
+    "search by a picture | yes | yes | yes (similar photos) | no",
+    "says when nothing fits | yes | no: the nearest are listed | no | "
+    "no hit for an unknown label",
+    "probability of each hit | yes | no: a similarity | no | no",
+    "promised share of wrong answers | yes (`--risk`) | no | no | no",
+    "learns from your ticks | yes | no | no | no",
+    "moments inside videos | yes | no | no: one frame stands for a video | no",
+    "people, places, albums, phones | no | no | yes | yes; phones by its web page",
+    "runs as | one program, or a server | one program | "
+    "several containers and a database | a server and a database",
+    "JSON for programs, tools for agents | yes, yes | no, no | HTTP API | HTTP API",
+)
 """Of the others as their documentation describes them."""
 
 
@@ -38,7 +28,7 @@ def render() -> str:
         f"{others()} What they do is from their documentation of 2026. Where nothing was "
         "measured, no time or size is given: figures of another machine would not compare.",
         "## What they do",
-        figures.table(PROGRAMS, FEATURES),
+        figures.table(PROGRAMS, [line.split(" | ") for line in FEATURES]),
         "## What Avow costs",
         waits(),
         "Processor time, because it hardly depends on what else the machine does; the load was "

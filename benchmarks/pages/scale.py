@@ -259,6 +259,11 @@ def engines() -> list[str]:
     ]
 
 
+def _numbers(cell: dict[str, Any], **digits: int) -> list[str]:
+    """Some numbers of a cell, each with so many digits behind the point."""
+    return [number(cell[key], many) for key, many in digits.items()]
+
+
 def _cell(size: int, name: str, cells: dict[str, Any]) -> list[str]:
     head, cell = [number(size), ENGINES[name]], cells.get(f"{size} {name}")
     if cell is None or "not_run" in cell:
@@ -267,14 +272,7 @@ def _cell(size: int, name: str, cells: dict[str, Any]) -> list[str]:
         return [*head, f"not run here{why}: `{run}`", *[""] * 9]
     return [
         *head,
-        number(cell["build_s"], 1),
-        number(cell["bytes_a_vector"]),
-        number(cell["p50_ms"], 1),
-        number(cell["p99_ms"], 1),
-        fraction(cell["recall"], 3),
-        fraction(cell["recall_filtered"], 3),
-        number(cell["a_second_1"], 1),
-        number(cell["a_second_16"], 1),
-        number(cell["memory_mb"]),
-        number(cell["load_before"], 1),
+        *_numbers(cell, build_s=1, bytes_a_vector=0, p50_ms=1, p99_ms=1),
+        *(fraction(cell[key], 3) for key in ("recall", "recall_filtered")),
+        *_numbers(cell, a_second_1=1, a_second_16=1, memory_mb=0, load_before=1),
     ]

@@ -52,6 +52,12 @@ def not_yet(arrays: Sequence[str], why: str) -> Iterator[Claim]:
     return (Claim(array, kind="not yet", why=why) for array in arrays)
 
 
+def note(log: dict[str, list[float]], **found: float | list[float]) -> None:
+    """Add what one step logged; a name may have several values, or none."""
+    for name, values in found.items():
+        log.setdefault(name, []).extend(values if isinstance(values, list) else [values])
+
+
 def stepwise(array: str, values: Sequence[float]) -> Iterator[Claim]:
     """One entry per training step; all but the first come after a step was taken."""
     ours = np.array(values)

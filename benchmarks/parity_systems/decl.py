@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from parity_systems._claims import Claim, When, inputs, stepwise
+from parity_systems._claims import Claim, When, inputs, note, stepwise
 from parity_systems._oracle import Oracle
 from parity_systems._ranking import of_ranks
 from parity_systems._steps import Course, Seen, enrol, see
@@ -113,8 +113,7 @@ def learn(course: Course, oracle: Oracle, step: int, log: dict[str, list[float]]
         "Loss_rdh": float(loss.hinged(scores, lesson)),
         "Loss": total,
     }
-    for name, value in found.items():
-        log.setdefault(name, []).append(value)
+    note(log, **found)
 
 
 def recorded_state(oracle: Oracle, imported: Imported, step: int) -> Iterator[Claim]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from parity_systems._claims import Claim, When, inputs, stepwise
+from parity_systems._claims import Claim, When, inputs, note, stepwise
 from parity_systems._oracle import Oracle
 from parity_systems._ranking import hinges, of_ranks
 from parity_systems._steps import Course, Seen, enrol, see, vectors
@@ -152,8 +152,7 @@ def learn(course: Course, oracle: Oracle, step: int, log: dict[str, list[float]]
         "loss": [total],
         "loss_c": [sum(agreement)] if agreement else [],
     }
-    for name, values in found.items():
-        log.setdefault(name, []).extend(values)
+    note(log, **found)
 
 
 def recorded_state(oracle: Oracle, imported: Imported, step: int) -> Iterator[Claim]:

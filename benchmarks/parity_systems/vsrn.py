@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from parity_systems._claims import Claim, When, inputs, stepwise
+from parity_systems._claims import Claim, When, inputs, note, stepwise
 from parity_systems._oracle import Oracle
 from parity_systems._steps import enrol, see, vectors
 
@@ -27,8 +27,7 @@ def recompute(oracle: Oracle) -> Iterator[Claim]:
             "Le_caption": total - course.loss.values[0],
             "Le": total,
         }
-        for name, value in found.items():
-            log.setdefault(name, []).append(value)
+        note(log, **found)
         yield from after(oracle, view, f"after{step}", "after")
     for name, values in log.items():
         yield from stepwise(f"train_log_{name}", values)

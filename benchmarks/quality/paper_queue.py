@@ -40,8 +40,7 @@ class Wanted:
     """One run of the queue, or the average of runs that are done (`together`)."""
 
     file: str
-    recipe: str
-    seed: int
+    task: Task
     then: tuple[str, ...] = ()
     """Steps of `_afterwards` once it is tested."""
     together: tuple[str, ...] = ()
@@ -49,27 +48,22 @@ class Wanted:
     seconds: float = 0
     """Of the whole GPU; a run that shares it takes longer."""
 
-    @property
-    def task(self) -> Task:
-        return Task(self.recipe, self.seed)
-
     def result(self, out: Path) -> Path:
         """Short, of letters, digits and hyphens alone: not every transfer takes others."""
-        named = f"{self.file}-{self.recipe.rpartition('/')[2]}"
-        number = hashlib.sha256(f"{self.file} {self.recipe}".encode()).hexdigest()[:8]
+        named = f"{self.file}-{self.task.recipe.rpartition('/')[2]}"
+        number = hashlib.sha256(f"{self.file} {self.task.recipe}".encode()).hexdigest()[:8]
         short = re.sub(r"[^A-Za-z0-9]+", "-", named)[:70]
-        return out / f"{short}-{number}-seed{self.seed}.json"
+        return out / f"{short}-{number}-seed{self.task.seed}.json"
 
     def parts(self) -> list[Task]:
-        return [Task(recipe, self.seed) for recipe in self.together]
+        return [Task(recipe, self.task.seed) for recipe in self.together]
 
 
 def read_queue(path: Path = QUEUE) -> list[Wanted]:
     return [
         Wanted(
             entry["file"],
-            entry["recipe"],
-            seed,
+            Task(entry["recipe"], seed),
             tuple(entry.get("then", ())),
             tuple(entry.get("together", ())),
             entry.get("average", "similarity"),
@@ -118,7 +112,7 @@ def left(queue: Sequence[Wanted], chosen: argparse.Namespace) -> list[int]:
     missing = [
         wanted
         for wanted in queue
-        if chosen.only in wanted.recipe
+        if chosen.only in wanted.task.recipe
         and not in_results(wanted, chosen.older)
         and not is_finished(wanted.result(chosen.out))
     ]
@@ -131,7 +125,7 @@ def left(queue: Sequence[Wanted], chosen: argparse.Namespace) -> list[int]:
     return [
         number
         for number, wanted in enumerate(queue)
-        if wanted in missing or (wanted.recipe, wanted.seed) in parts
+        if wanted in missing or (wanted.task.recipe, wanted.task.seed) in parts
     ]
 
 
@@ -139,8 +133,8 @@ def in_results(wanted: Wanted, of_this_code: bool = False) -> bool:
     path = RESULTS / f"{wanted.file}.json"
     runs = json.loads(path.read_text())["runs"] if path.is_file() else []
     for run in runs:
-        if (run["recipe"], run["seed"]) == (wanted.recipe, wanted.seed):
-            is_current = not of_this_code or run.get("code") == code_of(wanted.recipe)
+        if (run["recipe"], run["seed"]) == (wanted.task.recipe, wanted.task.seed):
+            is_current = not of_this_code or run.get("code") == code_of(wanted.task.recipe)
             return is_current and set(wanted.then) <= set(run.get("afterwards", {}))
     return False
 
@@ -242,7 +236,9 @@ def show(queue: Sequence[Wanted], chosen: argparse.Namespace) -> None:
     for number in left(queue, chosen):
         wanted = queue[number]
         total += wanted.seconds
-        print(f"{total:6.0f} s  {wanted.file:<20} {wanted.recipe}, seed {wanted.seed}")
+        print(
+            f"{total:6.0f} s  {wanted.file:<20} {wanted.task.recipe}, seed {wanted.task.seed}"
+        )
 
 
 # --- one run -------------------------------------------------------------------------------
@@ -283,11 +279,11 @@ def average(wanted: Wanted, chosen: argparse.Namespace) -> Row:
     results = chosen.out.glob("*.json")
     parts = [json.loads(one.read_text()) for one in results]
     known = {(part["recipe"], part["seed"]): part for part in parts}
-    first = known[wanted.together[0], wanted.seed]
+    first = known[wanted.together[0], wanted.task.seed]
     same = ("precision", "side_by_side", "gpu", "commit", "code", "date")
     return {
-        "recipe": wanted.recipe,
-        "seed": wanted.seed,
+        "recipe": wanted.task.recipe,
+        "seed": wanted.task.seed,
         "together": list(wanted.together),
         "average": wanted.average,
         "rows": [{**tested["rows"][-1], "name": "model"}],

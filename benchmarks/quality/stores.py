@@ -39,8 +39,9 @@ from avow.retrieval.library import Library
 from avow.retrieval.open_index import OpenIndex
 from avow.retrieval.opening import open_library, open_shared
 from avow.retrieval.search import Retriever
-from avow.retrieval.shared_indexing import Filler, How, open_for_writing
+from avow.retrieval.shared_indexing import Filler
 from avow.retrieval.shared_library import FOLDERS
+from avow.retrieval.shared_preparing import How, open_for_writing
 from avow.retrieval.store.reading import Fresh
 from avow.retrieval.store_contract import Row, item_id
 from avow.retrieval.where import Where

@@ -36,6 +36,8 @@ from benchmarks.torture._batch import Batch, added
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "torture.json"
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""A disk in memory, where the system has one: for promises that do not depend on the disk."""
 LONGEST = 3600.0
 """Seconds after which a batch is taken to hang; it only ends what would wait without end."""
 
@@ -79,10 +81,10 @@ def parser() -> argparse.ArgumentParser:
 def run(names: list[str], chosen: argparse.Namespace, console: Console) -> None:
     end = time.monotonic() + 60 * chosen.minutes if chosen.minutes else float("inf")
     modules = {name: folder.find(benchmarks.torture, name) for name in names}
-    with tempfile.TemporaryDirectory(prefix="torture-") as place, shown(console) as bars:
+    with places(names) as place, shown(console) as bars:
         if chosen.only is not None:
             for name in names:
-                batch = in_a_process(name, Path(place), chosen.only, 1)
+                batch = in_a_process(name, place[name], chosen.only, 1)
                 console.print(name, batch.losses, batch.tracebacks, dict(batch.counts))
             return
         if chosen.again:
@@ -101,11 +103,25 @@ def run(names: list[str], chosen: argparse.Namespace, console: Console) -> None:
             for name in left:
                 count = min(modules[name].BATCH, goals[name] - done[name])
                 bars.update(lines[name], completed=done[name])
-                one_batch(name, Path(place), done[name], count)
+                one_batch(name, place[name], done[name], count)
                 done[name] += count
                 bars.update(lines[name], completed=done[name])
                 if time.monotonic() > end:
                     break
+
+
+@contextlib.contextmanager
+def places(names: list[str]) -> Iterator[dict[str, Path]]:
+    """Where each promise makes what it needs, gone at the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="torture-") as disk,
+        tempfile.TemporaryDirectory(prefix="torture-", dir=MEMORY) as memory,
+    ):
+        modules = {name: folder.find(benchmarks.torture, name) for name in names}
+        yield {
+            name: Path(memory if getattr(module, "IN_MEMORY", False) else disk)
+            for name, module in modules.items()
+        }
 
 
 def one_batch(name: str, place: Path, first: int, count: int) -> None:

@@ -18,7 +18,8 @@ PROOF = (
     "and computed again; another answer without a word is a loss. One told damage of an index "
     "in ten is repaired by the command that its sentence names."
 )
-WANTED, BATCH = 20_000, 400
+WANTED, BATCH = 20_000, 1000
+IN_MEMORY = True
 REPAIRED = 10
 
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ PROOF = (
     "by tracing the process, SQLite's among them. What is there must open. The work is begun "
     "again, killed once more, and at last let through: it must end as an undisturbed run does."
 )
-WANTED, BATCH = 2000, 100
+WANTED, BATCH = 2000, 250
+IN_MEMORY = True
 SLOW = ("calibrate", "audit")
 """Not tried again once every step was."""
 
@@ -40,6 +42,8 @@ class Write:
     """All that a user sees of it; an AvowError where it cannot be read."""
     begins_empty: bool = False
     """Whether there may be nothing to open when it is killed early."""
+    imports: str = "av"
+    """What forked processes would import again and again, and have from this one."""
 
 
 def prepare(place: Path) -> None:
@@ -63,6 +67,7 @@ def batch(place: Path, first: int, count: int, only: Sequence[str] = ()) -> Batc
         at, name = every[number] if number < len(every) else draw.choice(quick or every)
         write, again = WRITES[name], draw.randrange(plan[name]) + 1
         if name not in whole:
+            import_module(write.imports)
             whole[name] = _undisturbed(write, place, home)[1]
         steps = (at, again)
         lost = partial(_killed, write, place, home, steps, whole[name])
@@ -226,6 +231,6 @@ WRITES: dict[str, Write] = {
     ),
     "opinions": Write(_index_base, _feedback, _index_contents),
     "calibrate": Write(_calibrated_base, _calibrate, _policies),
-    "audit": Write(_pairs, _audit, _audited, begins_empty=True),
+    "audit": Write(_pairs, _audit, _audited, begins_empty=True, imports="avow.audit.pairs"),
     "save_pretrained": Write(_model_base, _save, _model),
 }

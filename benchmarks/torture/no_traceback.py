@@ -19,6 +19,7 @@ PROOF = (
     "hundred in a new one, as a shell starts it, and one request in forty over a connection."
 )
 WANTED, BATCH = 120_000, 6_000
+IN_MEMORY = True
 REQUESTS = 5
 """Of six tries, so many are requests; the others are command lines and recipes."""
 AT_ONCE = 25

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from avow.core.datasets import PairedDataset
-from avow.data.clips import Clip, located_features, paired_clips
+from avow.data.clips import Clip, open_clips
 from avow.data.gather import entry_of, read_list
 from avow.data.videos import without_ending
 
@@ -33,9 +33,7 @@ def build(*, root: str, features: str = "", frames: int = 64) -> PairedDataset:
 
     frames: the most that are taken of a video, evenly spaced; 0 for all.
     """
-    place = Path(root)
-    where = located_features(features, place, frames)
-    return paired_clips("didemo", place, _clips(place), where)
+    return open_clips("didemo", root, _clips, features, frames)
 
 
 def _clips(root: Path) -> Iterator[Clip]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from avow.core.datasets import PairedDataset
-from avow.data.clips import Clip, located_features, paired_clips
+from avow.data.clips import Clip, open_clips
 from avow.data.gather import read_json, read_lines, strings_of
 
 CAPTIONS = "captions_msvd.json"
@@ -29,9 +29,7 @@ def build(*, root: str, features: str = "", frames: int = 64) -> PairedDataset:
 
     frames: the most that are taken of a video, evenly spaced; 0 for all.
     """
-    place = Path(root)
-    where = located_features(features, place, frames)
-    return paired_clips("msvd", place, _clips(place), where)
+    return open_clips("msvd", root, _clips, features, frames)
 
 
 def _clips(root: Path) -> Iterator[Clip]:

@@ -11,7 +11,7 @@ import numpy as np
 from avow.core.byte_products import byte_products
 from avow.core.shapes import Float32, Int8, Int64
 from avow.core.vector_forms import Bytes, rounded_queries
-from avow.indexes.exact import BLOCK, DEAD, Best, Exact
+from avow.indexes.exact import BLOCK, DEAD, Best, Compared, Exact
 
 RESCORED = 200
 """Rows of each query that are compared again with the query as it is."""
@@ -49,17 +49,10 @@ class Int8Rows(Exact):
     def _stored(self, vectors: Float32[np.ndarray, "items dim"]) -> Int8[np.ndarray, "items _"]:
         return self.form.encode(vectors)
 
-    def _shortlists(
-        self,
-        queries: np.ndarray,
-        ids: np.ndarray,
-        rows: np.ndarray,
-        k: int,
-        every: np.ndarray | None = None,
-    ) -> Best:
+    def _shortlists(self, queries: np.ndarray, among: Compared, k: int) -> Best:
         turned = self.form.turn(queries)
-        count = min(max(k, RESCORED), int(np.count_nonzero(ids != DEAD)))
-        near, _ = super()._shortlists(rounded_queries(turned), ids, rows, count, every)
+        count = min(max(k, RESCORED), int(np.count_nonzero(among.ids != DEAD)))
+        near, _ = super()._shortlists(rounded_queries(turned), among, count)
         scores = np.empty(near.shape, np.float32)
         step = max(1, _RESCORED_NUMBERS // (count * self.form.width))
         for start in range(0, len(near), step):

@@ -1,10 +1,12 @@
 """Items as rows of a table in PostgreSQL, and back."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from avow.retrieval.patterns import folded
-from avow.retrieval.store_contract import Row
+from avow.retrieval.store_contract import Row, Stored
 from avow.retrieval.stores._filter_parts import place_and_length
 from avow.retrieval.stores._postgres_schema import COLUMNS
 
@@ -20,7 +22,18 @@ def cells_of(row: Row) -> tuple[Any, ...]:
     )
 
 
-def row_of(cells: Sequence[Any]) -> Row:
+def stored(rows: Sequence[Sequence[Any]], dim: int, numbers: Callable[[Any], Any]) -> Stored:
+    """Rows as they were read. numbers: of a vector as the database gives it."""
+    usual = [np.frombuffer(row[-1], np.float32) for row in rows]
+    vectors = [np.asarray(numbers(row[-2]), np.float32) for row in rows]
+    return Stored(
+        tuple(_row_of(row) for row in rows),
+        np.array(vectors, np.float32).reshape(len(rows), dim),
+        np.array(usual, np.float32).reshape(len(rows), -1 if rows else 0),
+    )
+
+
+def _row_of(cells: Sequence[Any]) -> Row:
     named: dict[str, Any] = dict(zip(COLUMNS, cells, strict=True))
     named["tags"] = tuple(named["tags"])
     return Row(**{name: named[name] for name in Row.__dataclass_fields__})

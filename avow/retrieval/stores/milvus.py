@@ -18,6 +18,7 @@ from avow.core.errors import WrongIndex
 from avow.core.searching import Nearest, Queries
 from avow.core.shapes import Int64
 from avow.retrieval import store_contract as contract
+from avow.retrieval import store_documents as documents
 from avow.retrieval.store_contract import FORMAT, Current, Filter, Row, SharedStore, Stored
 from avow.retrieval.stores import _milvus_notes as noting
 from avow.retrieval.stores._milvus_filters import (
@@ -78,7 +79,7 @@ class Milvus(SharedStore):
                 self._link.load(client, self._notes)
             keys = ["published", noting.NOTED, _stamp_of(self.generation)]
             state = noting.read_keys(client, self._notes, noting.STATE, keys)
-            shown = json.loads(state.get("published", "{}"))
+            shown = self._shown(state)
             if shown and shown["generation"] != self.generation:
                 stamp = [_stamp_of(shown["generation"])]
                 state |= noting.read_keys(client, self._notes, noting.STATE, stamp)
@@ -87,14 +88,24 @@ class Milvus(SharedStore):
         state, shown = self._link.use(ask)
         if not shown:
             return None
+        generation = shown["generation"]
+        stamp, noted = state.get(_stamp_of(generation), ""), state.get(noting.NOTED, "")
+        return Current(generation, stamp, noted, shown["manifest"])
+
+    def _shown(self, state: Mapping[str, str]) -> dict[str, Any]:
+        """The note of what is published; nothing where there is none."""
+        if "published" not in state:
+            return {}
+        note = (self.address, "the note 'published'")
+        shown = documents.read(*note, state["published"], documents.FORMATTED)
         if shown["format"] > FORMAT:
             raise WrongIndex(
                 f"The store {self.address!r} has format {shown['format']}. Expected {FORMAT} "
                 "or an older one; use the Avow that wrote it, or a newer one."
             )
-        generation = shown["generation"]
-        stamp, noted = state.get(_stamp_of(generation), ""), state.get(noting.NOTED, "")
-        return Current(generation, stamp, noted, shown["manifest"])
+        documents.read(*note, shown, documents.PUBLISHED)
+        documents.read(*note, shown["manifest"], documents.MANIFEST)
+        return shown
 
     def use(self, current: Current) -> None:
         self.generation, self._about = current.generation, current.manifest
@@ -109,14 +120,18 @@ class Milvus(SharedStore):
                 raise no_half_vectors()
             make_notes(client, self._notes)
             self._link.load(client, self._notes)
-            current = self.current()
-            published = 0 if current is None else current.generation
             noted = noting.read(client, self._notes, _GENERATIONS)
-            made = {int(number): json.loads(about) for number, about in noted.items()}
+            made = {int(number): about for number, about in noted.items()}
+            try:
+                current = self.current()
+                published = 0 if current is None else current.generation
+            except documents.DamagedStore:
+                published = max(made, default=0)  # any of them may be the one that was shown
             for number in sorted(made):
+                about = documents.whole(made[number], documents.MANIFEST) or {}
                 shown = anew and number == published
-                if number >= published and made[number]["fingerprint"] == model and not shown:
-                    return number, made[number]
+                if number >= published and about.get("fingerprint") == model and not shown:
+                    return number, about
             number, about = max([published, *made], default=0) + 1, dict(manifest)
             make_rows(client, self._rows(number, model), about)
             noted = {str(number): json.dumps(about)}
@@ -205,7 +220,8 @@ class Milvus(SharedStore):
         found: dict[str, list[dict[str, Any]]] = {}
         if places:
             for row in self._each(condition, ["id", "path", "about"]):
-                found.setdefault(row["path"], []).append(json.loads(row["about"]))
+                about = documents.read(self.address, "a row", row["about"], documents.ROW)
+                found.setdefault(row["path"], []).append(about)
         for path in sorted(found):
             rows = found[path]
             first, ids = rows[0], tuple(sorted(row["id"] for row in rows))
@@ -219,7 +235,8 @@ class Milvus(SharedStore):
         fields = [*READ, "shown"]
         found = self._link.use(lambda client: by_ids(client, self._rows(), wanted, fields))
         rows = [found[n] for n in wanted if n in found and found[n]["shown"] != TOMBSTONE]
-        return stored(rows, self._about)
+        with documents.rows_of(self.address):
+            return stored(rows, self._about)
 
     def find(self, where: Where | None, kind: str) -> Int64[np.ndarray, " items"]:
         rows = self._each(self._expression(where, kind), ["id"], where)

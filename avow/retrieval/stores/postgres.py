@@ -15,6 +15,7 @@ from avow.core.errors import BadQuery, WrongIndex
 from avow.core.searching import Nearest, Queries
 from avow.core.shapes import Int64
 from avow.indexes.pgvector import nearest_question, set_for_search
+from avow.retrieval import store_documents as documents
 from avow.retrieval.store_contract import (
     Current,
     Filter,
@@ -27,7 +28,7 @@ from avow.retrieval.store_contract import (
 )
 from avow.retrieval.stores._postgres_filters import condition_of
 from avow.retrieval.stores._postgres_pool import Pool
-from avow.retrieval.stores._postgres_rows import cells_of, clean, row_of
+from avow.retrieval.stores._postgres_rows import cells_of, clean, stored
 from avow.retrieval.stores._postgres_schema import (
     COLUMNS,
     MIGRATIONS,
@@ -84,7 +85,10 @@ class Postgres(SharedStore):
             ).fetchone()
 
         row = self._pool.use(ask)
-        return None if row is None else Current(row[0], str(row[1]), str(row[2]), *row[3:])
+        if row is None:
+            return None
+        documents.read(self.address, "the manifest", row[3], documents.MANIFEST)
+        return Current(row[0], str(row[1]), str(row[2]), *row[3:])
 
     def use(self, current: Current) -> None:
         self.generation, self._about = current.generation, current.manifest
@@ -106,9 +110,10 @@ class Postgres(SharedStore):
                     "model = %s AND number >= %s ORDER BY number",
                     [self.name, manifest["fingerprint"], published],
                 ).fetchall()
-                there = [row for row in rows if not (anew and row[0] == published)]
-                if there:
-                    return there[0]
+                for row in rows:
+                    whole = documents.whole(row[1], documents.MANIFEST)
+                    if whole and not (anew and row[0] == published):
+                        return row
                 number = last + 1
                 make_rows(
                     link,
@@ -228,13 +233,8 @@ class Postgres(SharedStore):
             part = self._ask(question, [wanted[start : start + _AT_ONCE]])
             by_id |= {row[0]: row for row in part}
         rows = [by_id[number] for number in wanted if number in by_id]
-        dim, usual = self._about["dim"], [np.frombuffer(row[-1], np.float32) for row in rows]
-        vectors = [np.asarray(self._pool.numbers(row[-2]), np.float32) for row in rows]
-        return Stored(
-            tuple(row_of(row) for row in rows),
-            np.array(vectors, np.float32).reshape(len(rows), dim),
-            np.array(usual, np.float32).reshape(len(rows), -1 if rows else 0),
-        )
+        with documents.rows_of(self.address):
+            return stored(rows, self._about["dim"], self._pool.numbers)
 
     def find(self, where: Where | None, kind: str) -> Int64[np.ndarray, " items"]:
         condition, values = condition_of(where, kind)
