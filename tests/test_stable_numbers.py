@@ -77,7 +77,8 @@ def test_what_is_kept_already_is_not_written_again_and_nothing_has_no_number(ind
     _, index = indexed
     link, kept = open_catalogue(index), (index / FILE).stat()
     StableNumbers(index).keep(link)
-    assert (index / FILE).stat() == kept
+    now = (index / FILE).stat()  # reading it may change when it was read
+    assert (now.st_ino, now.st_mtime_ns) == (kept.st_ino, kept.st_mtime_ns)
     link.close()
     (tmp_path / "empty").mkdir()
     link = open_catalogue(tmp_path / "empty", make=True)
