@@ -329,6 +329,21 @@ def test_a_changed_definition_is_told(index):
     assert "the definition of a table has changed" in told(index)
 
 
+def test_a_definition_that_is_no_text_is_told_and_repaired(photos, index):
+    """SQLite repeats it in its message, which Python then cannot read."""
+    path = index / "catalogue.sqlite"
+    with closing(sqlite3.connect(path)) as link:
+        link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = path.read_bytes()
+    assert content.count(b"CREATE TABLE items") == 1
+    path.write_bytes(content.replace(b"CREATE TABLE items", b"CREATE TAB\xc9E items"))
+    with pytest.raises(WrongIndex, match="its definitions cannot be read"):
+        Library.open(index, encoder())
+    index_folders([photos], index=index, encoder=encoder(), rebuild=True)
+    with Library.open(index, encoder()) as library:
+        assert len(library)
+
+
 def test_a_writer_does_not_seal_damage(photos, index):
     """The file looks changed, is read again, and its row would get a fresh checksum."""
     raw(index, "UPDATE files SET size = 1, content = 'x' WHERE name = 'red.png'")

@@ -154,6 +154,8 @@ def sentences(path: Path) -> Iterator[None]:
     """Turn what SQLite says of broken files and full disks into our own errors."""
     try:
         yield
+    except UnicodeDecodeError as error:  # of the message itself, which repeats the damage
+        raise damaged(path, "its definitions cannot be read") from error
     except sqlite3.Error as error:
         # the disk's limit shows as SQLITE_FULL or, in the log file, as SQLITE_IOERR_WRITE
         if getattr(error, "sqlite_errorname", "") in ("SQLITE_FULL", "SQLITE_IOERR_WRITE"):

@@ -175,7 +175,7 @@ def _of_folders(link: sqlite3.Connection, index: Path) -> list[Damage]:
     try:
         first_file = link.execute("SELECT 1 FROM files LIMIT 1").fetchone()
         covered(index, needed=is_sealed(link) and first_file is not None)
-    except (WrongIndex, sqlite3.Error) as error:
+    except (WrongIndex, sqlite3.Error, UnicodeDecodeError) as error:
         return [Damage(str(index / FOLDERS), str(error), REBUILD)]
     return []
 

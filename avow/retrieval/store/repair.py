@@ -16,6 +16,9 @@ from avow.retrieval.store.row_checksums import check_sums, intact, seal_tags, te
 from avow.retrieval.store.schema import COLUMNS
 from avow.retrieval.store.upgrade import upgrade
 
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What reading damage raises: a message of SQLite may repeat bytes that are no text."""
+
 _AT_ONCE = 512
 _CHECKED = ("files", "items", "models", "generations", "skipped")
 
@@ -112,7 +115,7 @@ def _readable(old: sqlite3.Connection, table: str) -> Iterator[tuple]:
     try:
         old.execute(f"SELECT checksum FROM {table} LIMIT 1").fetchone()
         condition = intact(table)
-    except sqlite3.Error:  # of format 1, or beyond reading
+    except UNREADABLE:  # of format 1, or beyond reading
         columns, condition = columns.replace(" tagged", ""), "1"
     question = (
         f"SELECT {', '.join(columns.split())} FROM {table} NOT INDEXED "
@@ -128,7 +131,7 @@ def _between(old: sqlite3.Connection, question: str, first: int, last: int) -> I
     """Rows of a range of numbers; around one that cannot be read, ever smaller ranges."""
     try:
         rows = old.execute(question, [first, last]).fetchall()
-    except sqlite3.Error:
+    except UNREADABLE:
         if first < last:
             middle = (first + last) // 2
             yield from _between(old, question, first, middle)
@@ -146,7 +149,7 @@ def _highest(old: sqlite3.Connection, table: str) -> int:
     ):
         try:
             row = old.execute(question).fetchone()
-        except sqlite3.Error:
+        except UNREADABLE:
             continue
         if row is not None and isinstance(row[0], int) and 0 < row[0] < 2**31:
             return row[0]
