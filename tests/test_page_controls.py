@@ -17,7 +17,7 @@ from browser import violations
 from encoders import ColourEncoder
 from PIL import Image
 from serving import CAT, ELEPHANT
-from test_web import FOUND, REFUSED, address, app_of, asked, calm, index, ready
+from test_web import FOUND, REFUSED, address, app_of, asked, calm, index, ready, type_in
 from tiers import long
 
 from avow.retrieval.answer import HowMany
@@ -55,9 +55,7 @@ def test_everybody_can_use_it(visit, address, width):
         told.extend(violations(page, what, schemes))
 
     look("home")
-    page.fill("#text", CAT)
-    page.press("#text", "Enter")
-    ready(seen, FOUND)
+    ready(type_in(seen, CAT), FOUND)
     page.click("#more summary")
     page.click(".numbers > summary")
     page.click("#further .more")
@@ -75,9 +73,7 @@ def test_everybody_can_use_it(visit, address, width):
     model = json.loads(page.request.get(f"{address}/api/index").text())["model_fingerprint"]
     assert f"({model})" in page.inner_text("#about .facts")  # as `avow status` has it
     page.keyboard.press("Escape")
-    page.fill("#text", ELEPHANT)
-    page.press("#text", "Enter")
-    ready(seen, REFUSED)
+    ready(type_in(seen, ELEPHANT), REFUSED)
     page.click(".misses summary")
     look("near misses")
     assert told == []
@@ -238,8 +234,11 @@ PASTE = """async (id) => {
 
 
 def test_every_other_control_does_something(visit, address):
-    """Fields that write a filter, buttons that keys stand for, the way home, and a paste."""
-    seen = asked(visit, address, CAT)
+    """Fields that write a filter, buttons that keys stand for, the way home, and a paste.
+
+    Panels move in and out, as they do for most people.
+    """
+    seen = asked(visit, address, CAT, moving=True)
     page = ready(seen, FOUND)
     page.click("#more summary")
     page.select_option("#k", "24")
