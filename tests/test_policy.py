@@ -31,17 +31,18 @@ def bank() -> np.ndarray:
     return world(99)[1]
 
 
-def scored(seed: int, matched: bool = True) -> ScoredQueries:
-    images, texts = world(seed)
+def scored(seed: int, matched: bool = True, pictures: int = 400) -> ScoredQueries:
+    images, texts = world(seed, pictures)
     usual = Background.from_scores([(bank() @ images.T)[None]], TAU)
     if not matched:
-        texts = world(seed + 1000)[1]
+        texts = world(seed + 1000, pictures)[1]
     match = np.eye(len(images), dtype=bool) & matched
     return ScoredQueries((texts @ images.T)[None], match, 0, TAU, "exp", usual)
 
 
-def asking(seed: int, matched: bool = True) -> CalibrationQueries:
-    return CalibrationQueries("caption", scored(seed, matched), np.full(400, 9))
+def asking(seed: int, matched: bool = True, pictures: int = 400) -> CalibrationQueries:
+    words = np.full(pictures, 9)
+    return CalibrationQueries("caption", scored(seed, matched, pictures), words)
 
 
 @pytest.fixture(scope="module")
@@ -212,13 +213,13 @@ def test_queries_without_anything_relevant_teach_nothing():
 
 
 def test_how_common_a_query_is_is_asked_for_where_it_is_read():
-    common = np.random.default_rng(0).normal(size=400)
-    askings = [replace(asking(seed), common=common) for seed in (1, 2)]
+    common = np.random.default_rng(0).normal(size=100)
+    askings = [replace(asking(seed, pictures=100), common=common) for seed in (1, 2)]
     known = fit_search_policy(askings, model="one", style="text")
-    one = scored(18)
+    one = scored(18, pictures=100)
     summary, _ = summarise(QueryBatch(one.similarity, 0, TAU, "exp", one.background))
-    words = np.full(400, 9)
+    words = np.full(100, 9)
     with pytest.raises(BadData, match="reads how common a query is"):
         known.judge(summary, words, model="one")
     judged = known.judge(summary, words, common=common, model="one")
-    assert judged.probability.shape == (400, 10)
+    assert judged.probability.shape == (100, 10)

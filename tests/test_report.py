@@ -574,32 +574,21 @@ def test_without_matplotlib(study, tmp_path, monkeypatch):
 # --- in a browser ---------------------------------------------------------------------
 
 
+INK = "getComputedStyle(document.querySelector('svg text')).fill"
+
+
 @pytest.mark.browser
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390, 320])
-def test_page_in_a_browser(report, visit, width, dark):
-    seen = visit(report, width=width, height=844, dark=dark)
+def test_page_in_a_browser(report, visit):
+    """On large and small screens, by day and by night, when pictures turn dark as well."""
+    seen, inks = visit(report, height=844), set()
     seen.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-    assert not seen.scrolls_sideways()
-    assert seen.unseen_images() == []
+    for scheme in ("light", "dark"):
+        seen.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        for width in (1280, 390, 320):
+            seen.page.set_viewport_size({"width": width, "height": 844})
+            assert not seen.scrolls_sideways(), (width, scheme)
+            assert seen.unseen_images() == [], (width, scheme)
+        inks.add(seen.page.evaluate(INK))
+    assert len(inks) == 2
     assert seen.complaints == []
     assert [url for url in seen.asked if not url.startswith("data:")] == [report.as_uri()]
-
-
-@pytest.mark.browser
-def test_wide_tables_scroll_inside_themselves(report, visit):
-    seen = visit(report, width=390, height=844)
-    boxes = "[...document.querySelectorAll('.scroll')]"
-    wider = seen.page.evaluate(f"{boxes}.filter(b => b.scrollWidth > b.clientWidth).length")
-    outside = seen.page.evaluate(
-        f"{boxes}.filter(b => b.getBoundingClientRect().right > innerWidth + 0.5).length"
-    )
-    assert wider > 0
-    assert outside == 0
-
-
-@pytest.mark.browser
-def test_pictures_turn_dark_with_the_page(report, visit):
-    ink = "getComputedStyle(document.querySelector('svg text')).fill"
-    light, dark = (visit(report, dark=dark).page.evaluate(ink) for dark in (False, True))
-    assert light != dark
