@@ -1,5 +1,10 @@
 """What trust meets seldom: policies of before, lax promises, galleries that all fit."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from samples import refusal
@@ -15,6 +20,7 @@ from avow.trust.probability import COMMON, LOG_WORDS, ONE_WORD, of_query
 from avow.trust.risk_control import promise
 from avow.trust.top_k import PLAIN, describe, summarise, summarise_best
 
+FIXTURES = Path(__file__).parent / "fixtures"
 SHIPPED = packaged_folder() / "trust-text.json"
 
 
@@ -27,6 +33,37 @@ def test_a_policy_that_reads_how_common_a_query_is_asks_for_it():
         "The policy reads how common a query is. Expected `common`, one number per query; "
         "pass what `avow.retrieval.commonness` gives."
     )
+
+
+READ = """
+import sys
+from avow.core.errors import WrongTrust
+from avow.trust.policy import Policy
+for name in sys.argv[1:]:
+    try:
+        Policy.load(name)
+    except WrongTrust as error:
+        print(error)
+"""
+APART = {
+    "correct": "stated and true are of different hits",
+    "groups": "there is not one group for every query",
+    "anything": "there is not one judgement of the first ten for every query",
+}
+"""Parts of the held-out answers that may have lost a query, and what is said then."""
+
+
+def test_held_out_answers_that_do_not_go_together_are_told(tmp_path):
+    """In a process of its own: here shapes are checked earlier, as tests do."""
+    content = json.loads((FIXTURES / "policy-3.json").read_text())
+    content.pop("checksum", None)
+    for part in APART:
+        held = content["held"] | {part: content["held"][part][1:]}
+        (tmp_path / part).write_text(json.dumps(content | {"held": held}))
+    files = [str(tmp_path / part) for part in APART]
+    done = subprocess.run([sys.executable, "-c", READ, *files], capture_output=True, text=True)
+    for told, why in zip(done.stdout.splitlines(), APART.values(), strict=True):
+        assert f"cannot be read ({why}). Expected a file written by" in told
 
 
 @pytest.mark.parametrize("one_word", [False, True])
