@@ -141,8 +141,8 @@ def sections() -> list[str]:
         against_time(),
         "## Fig. 3: u against corruption",
         "Mean u of the view that learnt the direction, words and regions hidden in the same "
-        "share; K candidates of the test split, the match among them. VSE∞ under the same loss: "
-        "[Fig. 5](tcl.md#fig-5-u-against-corruption) of TCL.",
+        "share; K candidates of the test split, the match among them. VSE∞ under the same "
+        "loss: [Fig. 5](tcl.md#fig-5-u-against-corruption) of TCL.",
         tcl_figures.corruption(TCVSE, "TcVSE"),
         tcl_figures.what_decides(TCVSE),
         claims_table(corruption_claims()),
