@@ -176,17 +176,30 @@ def test_without_its_package_it_says_what_to_install(command, monkeypatch):
     ) and err == f"avow: {MissingExtra('`avow mcp`', 'mcp', 'mcp')}\n"
 
 
+def asked_to_show(retriever, number: int) -> list:
+    async def talk():
+        async with mcp.Client(agent_server(retriever)) as client:
+            return await client.call_tool("show", {"item_id": number})
+
+    return asyncio.run(talk()).content
+
+
 def test_an_agent_sees_pictures_that_lie_in_a_tar(tmp_path):
     write_tar(tmp_path / "0.tar", {"0.png": png(1)})
     encoder = ColourEncoder()
     index_folders([str(tmp_path / "0.tar")], index=tmp_path / "index", encoder=encoder)
     library = Library.open(tmp_path / "index", encoder)
-    server = agent_server(Retriever(library, encoder))
     [number] = library.find()
-
-    async def talk():
-        async with mcp.Client(server) as client:
-            return await client.call_tool("show", {"item_id": int(number)})
-
-    shown, words = asyncio.run(talk()).content
+    shown, words = asked_to_show(Retriever(library, encoder), int(number))
     assert shown.type == "image" and words.text.endswith("0.tar!/0.png")
+
+
+def test_an_agent_is_shown_the_words_of_a_text(tmp_path):
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "note.txt").write_text("a red boat")
+    encoder = ColourEncoder()
+    index_folders([tmp_path / "texts"], index=tmp_path / "index", encoder=encoder)
+    library = Library.open(tmp_path / "index", encoder)
+    [number] = library.find(None, "text")
+    [words] = asked_to_show(Retriever(library, encoder), int(number))
+    assert words.text == f"{tmp_path / 'texts' / 'note.txt'}: a red boat"

@@ -58,7 +58,7 @@ def test_the_same_seeds_are_compared_seed_by_seed():
     found = verdicts.Comparison("it helps", 5.0, [310.0, 280.0, 331.0], [300.0, 271.0, 320.0])
     assert found.spread == pytest.approx(1 / 3**0.5) and found.verdict == "agrees"
     apart = verdicts.Comparison("it helps", 5.0, [310.0, 280.0, 331.0], [300.0, 271.0], True)
-    assert apart.verdict == "undecided: within the spread (2 seeds, unequal epochs)"
+    assert apart.verdict == "undecided: within the spread (2 seeds, unequal training)"
 
 
 RECIPES = sorted(

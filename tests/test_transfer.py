@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,17 @@ def test_whole_probabilities_have_the_hits_as_a_search_states_them(learnt):
     last = np.take_along_axis(fits, order, 1).min(1, keepdims=True)
     assert (fits <= last + 1e-12)[behind].all() and (fits > 0).all()
     assert ((rho >= 0) & (rho <= 2)).all()
+
+
+def test_of_a_gallery_that_is_shown_whole_every_item_is_a_hit(learnt):
+    policy, seen = learnt
+    scored = ScoredQueries(seen.scored.similarity[..., :20], seen.scored.match[:, :20])
+    fits, _ = whole_probabilities(policy, replace(seen, scored=scored))
+    summary, order = summarise(scored.asked())
+    judged = policy.judge(summary, seen.words, shown=20)
+    shown = np.take_along_axis(order, judged.order, 1)
+    assert shown.shape == fits.shape
+    np.testing.assert_allclose(np.take_along_axis(fits, shown, 1), judged.probability)
 
 
 def test_transferred_probabilities_come_true(world, learnt):

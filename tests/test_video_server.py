@@ -1,7 +1,9 @@
 """Videos over HTTP and on the page: key frames, ranges, nothing from outside, a real player."""
 
+import io
 import re
 import tempfile
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -250,6 +252,17 @@ def test_nothing_is_left_of_a_clip(client: TestClient, tmp_path: Path, monkeypat
     clip = write_video(tmp_path / "clip.mp4", [("green", 2)])
     assert ask_with(client, clip).status_code == 200
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_an_archive_holds_the_film_of_several_moments_once(client: TestClient, place: Path):
+    items = client.get("/api/items", params={"limit": 50}).json()["items"]
+    ids = [one["id"] for one in items if one["path"].endswith("holiday.webm")]
+    told = client.post("/api/export", json={"ids": ids}).json()
+    assert len(ids) > 1 and (told["files"], told["left_out"]) == (1, [])
+    sent = client.get(f"/api/export/{told['name']}").content
+    with zipfile.ZipFile(io.BytesIO(sent)) as archive:
+        assert archive.namelist() == ["holiday.webm"]
+        assert archive.read("holiday.webm") == (place / "holiday.webm").read_bytes()
 
 
 def test_photographs_of_phones_are_no_clips():

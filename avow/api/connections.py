@@ -134,15 +134,13 @@ class Connection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._write_timer is None:
-            wait = self.limits.answer_seconds
-            self._write_timer = self.loop.call_later(wait, self.transport.abort)
+        self._stop_write_timer()
+        wait = self.limits.answer_seconds
+        self._write_timer = self.loop.call_later(wait, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
+        self._stop_write_timer()
 
     @property
     def is_waiting(self) -> bool:
@@ -189,11 +187,14 @@ class Connection(H11Protocol):
             self._timer.cancel()
             self._timer = None
 
-    def _stop_timers(self) -> None:
-        self._stop_timer()
+    def _stop_write_timer(self) -> None:
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+
+    def _stop_timers(self) -> None:
+        self._stop_timer()
+        self._stop_write_timer()
 
     # --- room ----------------------------------------------------------------------------
 

@@ -85,9 +85,10 @@ def corrupted(file: str, recipe: str) -> list[Document]:
     return figures.afterwards(file, recipe, "corruption")
 
 
-def studies() -> dict[str, list[Document]]:
+def studies(recipe: str = TCL) -> dict[str, list[Document]]:
     """By the largest weight of the divergence in training."""
-    sources = ((MAIN, TCL), (KL, f"{TCL}+loss.kl_rate=0.015"))
+    faster = f"{recipe}+loss.kl_rate=0.015"
+    sources = ((MAIN, recipe), (KL, recipe), (KL, faster))
     found: dict[str, list[Document]] = {}
     for seeds in (corrupted(*source) for source in sources):
         if seeds:
@@ -105,9 +106,9 @@ def u_of(seeds: Sequence[Document], query: str, ratio: float, size: str = "") ->
     return values
 
 
-def corruption() -> str:
+def corruption(recipe: str = TCL, method: str = "VSE∞") -> str:
     lines, ratios = [], []
-    for name, seeds in studies().items():
+    for name, seeds in studies(recipe).items():
         ratios = seeds[0]["ratios"]
         sizes = list(seeds[0]["directions"]["text"]["kinds"]["both"][0]["u among K"])
         for query, asked in ASKED.items():
@@ -117,13 +118,13 @@ def corruption() -> str:
     if not lines:
         return f"Not on this page yet, {not_yet('tcl', 'Fig. 5')}."
     heads = [fraction(ratio, 1) if ratio else "0" for ratio in ratios]
-    return figures.table(["VSE∞", "asked", "K", *(f"u at {one}" for one in heads)], lines)
+    return figures.table([method, "asked", "K", *(f"u at {one}" for one in heads)], lines)
 
 
-def what_decides() -> str:
+def what_decides(recipe: str = TCL) -> str:
     """The same change of u among as few candidates as a batch of training has."""
     listed, turned = [], []
-    for name, seeds in studies().items():
+    for name, seeds in studies(recipe).items():
         size = min(seeds[0]["directions"]["text"]["kinds"]["both"][0]["u among K"], key=int)
         for query, asked in ASKED.items():
             few, every = (
@@ -145,8 +146,8 @@ def what_decides() -> str:
     return f"Change of u from the first to the third column: {'; '.join(listed)}. {verdict}"
 
 
-def corruption_claims() -> Iterator[Comparison]:
-    found = studies() or {"λ of the recipe": []}
+def corruption_claims(recipe: str = TCL) -> Iterator[Comparison]:
+    found = studies(recipe) or {"λ of the recipe": []}
     missing = not_yet("tcl", "Fig. 5")
     for name, seeds in found.items():
         for query, asked in ASKED.items():

@@ -27,8 +27,8 @@ SETTING = (
 )
 VERDICT = (
     "A verdict compares the sign of a difference there and here. It is undecided where ours is "
-    "within two standard errors of its seeds; fewer than three seeds, and unequal epochs, are "
-    "told."
+    "within two standard errors of its seeds; fewer than three seeds, and unequal epochs or "
+    "batches, are told."
 )
 ONE_SEED = (
     "One seed has no spread of its own: a difference is then undecided where it is within "
@@ -50,7 +50,7 @@ class Comparison:
     better: list[float] | None
     worse: list[float] | None
     unequal: bool = False
-    """Whether both sides were trained for different numbers of epochs."""
+    """Whether both sides were trained for other numbers of epochs, or in other batches."""
     usual: float | None = None
     """The standard deviation of other recipes' seeds, for a side that has one seed."""
     barred: str = ""
@@ -94,7 +94,7 @@ class Comparison:
             return f"no verdict: {self.barred}"
         fewest = min(len(self.better or []), len(self.worse or []))
         doubts = [] if fewest >= FEWEST else [f"{fewest} seed{'s' if fewest > 1 else ''}"]
-        doubts += ["unequal epochs"] if self.unequal else []
+        doubts += ["unequal training"] if self.unequal else []
         few = f" ({', '.join(doubts)})" if doubts else ""
         if self.spread is not None and abs(self.ours) <= 2 * self.spread:
             return f"undecided: within the spread{few}"

@@ -28,6 +28,7 @@ ROOMS = {
     "api": "avow/api/",
     "trust": "avow/trust/",
 }
+_TRIES = 5
 SETTINGS = """[run]
 branch = True
 parallel = True
@@ -69,9 +70,13 @@ def run_one(test: str, data: Path) -> None:
     words = ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", test]
     paths = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     _coverage(data, "run", "--data-file", f"{target}.part", *words, env=os.environ | paths)
-    parts = map(str, data.glob(f"{target.name}.part.*"))
-    _coverage(data, "combine", "--data-file", f"{target}.whole", *parts)
-    Path(f"{target}.whole").rename(target)
+    whole = Path(f"{target}.whole")
+    for _ in range(_TRIES):  # a process that a test started may still write its part
+        parts = map(str, data.glob(f"{target.name}.part.*"))
+        _coverage(data, "combine", "--data-file", str(whole), *parts)
+        if whole.exists():
+            break
+    whole.rename(target)
 
 
 def reported(data: Path) -> dict[str, Any]:
