@@ -134,9 +134,11 @@ def test_who_does_not_read_makes_room_at_once(retriever, large):
     with server, opened(server) as link:
         link.sendall(large)
         wait_until(lambda: any(one.flow.write_paused for one in held_by(server)))
+        [held] = held_by(server)
         with opened(server) as other:
             other.sendall(HEALTH)
             assert other.recv(12) == b"HTTP/1.1 200"
+            wait_until(lambda: held not in held_by(server))  # what it was sent waits for nobody
 
 
 def test_the_client_with_most_connections_makes_room(retriever, monkeypatch):
