@@ -441,6 +441,17 @@ def test_how_many_in_words(many, why):
     )
 
 
+def test_a_number_does_not_contradict_that_probably_nothing_fits():
+    """Seven is the mean of none in two of three galleries, and of many in the third."""
+    many = HowMany(7.2, 0.0, 15.1)
+    assert "Probably none fits, and at most 15 pictures." in in_words(
+        "check", stated([0.13, 0.05], 0.34), "picture", many
+    )
+    assert "About 7 pictures fit (0 to 15)." in in_words(
+        "check", stated([0.13, 0.05], 0.51), "picture", many
+    )
+
+
 def test_doubts_are_told():
     unlike = stated([0.9], doubts=["fitted on 5, used on 50"])
     assert in_words("answer", unlike, "text", odd=True) == (

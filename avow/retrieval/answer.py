@@ -126,6 +126,11 @@ class HowMany:
         between = f"{_rounded(self.low)} to {_rounded(self.high)}"
         return f"About {about} {noun}{'s fit' if about > 1 else ' fits'} ({between})."
 
+    def if_any(self, noun: str) -> str:
+        """The same where it is more likely that none fits: the expected number misleads."""
+        most = _rounded(self.high)
+        return f"Probably none fits, and at most {most} {noun}{'s' if most > 1 else ''}."
+
 
 @dataclass(frozen=True)
 class Heading:
@@ -287,7 +292,8 @@ def in_words(
     else:
         parts.append(_standing(judgements.probability[0], noun))
         if many is not None:
-            parts.append(many.in_words(noun))
+            none = judgements.one_of_first is not None and judgements.present[0] < 0.5
+            parts.append(many.if_any(noun) if none else many.in_words(noun))
         if verdict == "check":
             reason = _NO_PROMISE if leaves_out else "That is not sure enough to promise"
             parts.append(f"{reason}, so look before you rely on it.")

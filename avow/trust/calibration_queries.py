@@ -22,6 +22,8 @@ DRAWS = 2
 """How many times the labels of a query are drawn, where only probabilities are known."""
 LEARNT = 1500
 """Queries of each kind that are learnt from."""
+WITHOUT = 20
+"""Galleries of its own without what is relevant, for each query of a `complete` kind."""
 LARGEST_SHARE = 0.8
 """Of relevant items in the galleries of `in_other_shares`."""
 FEWEST, SMALLEST = 3, 40
@@ -43,6 +45,9 @@ class CalibrationQueries:
     """How common the words of each query are (`retrieval.commonness`); None for photographs."""
     apart: bool = False
     """Whether each query has a gallery of its own (`in_other_shares`), which is asked whole."""
+    complete: bool = False
+    """Whether all that is relevant is known: without it, nothing is. Captions do not name all
+    that a picture shows; lists of its objects do."""
 
     def only(self, chosen: Int[np.ndarray, " some"]) -> "CalibrationQueries":
         """Some of the queries over the same candidates."""
@@ -52,6 +57,7 @@ class CalibrationQueries:
             self.words[chosen],
             None if self.common is None else self.common[chosen],
             self.apart,
+            self.complete,
         )
 
 
@@ -80,6 +86,20 @@ def halved_queries(
                 halved.append((own, held))
                 source.append(number)
     return halved, source
+
+
+def halves_without(
+    halved: Sequence[tuple[CalibrationQueries, CalibrationQueries]], seed: int
+) -> list[tuple[CalibrationQueries, CalibrationQueries]]:
+    """The `complete` kinds again, in galleries without what is relevant."""
+    return [
+        (
+            without_relevant(one, seed + 2 * number),
+            without_relevant(other, seed + 2 * number + 1),
+        )
+        for number, (one, other) in enumerate(halved)
+        if one.complete and not one.apart
+    ]
 
 
 def together(groups: Int[np.ndarray, " queries"]) -> Int[np.ndarray, " queries"]:
@@ -112,6 +132,25 @@ def in_other_shares(asking: CalibrationQueries, times: int, seed: int) -> Calibr
     match = some.scored.match & inside
     own = replace(some.scored, similarity=similarity, match=match, same=chosen)
     return replace(some, scored=own, apart=True)
+
+
+def without_relevant(asking: CalibrationQueries, seed: int) -> CalibrationQueries:
+    """Every query in galleries of its own of many sizes, in which nothing is relevant.
+
+    Names that occur nowhere are rare words. What is common is absent from many galleries, too,
+    and is not to be answered there because its word is common.
+    """
+    rng = np.random.default_rng(seed)
+    chosen = np.repeat(np.flatnonzero((~asking.scored.match).sum(1) >= SMALLEST), WITHOUT)
+    some = asking.only(chosen)
+    others = ~some.scored.match
+    size = np.exp(rng.uniform(np.log(SMALLEST), np.log(others.sum(1))))
+    place = np.argsort(np.argsort(np.where(others, rng.random(others.shape), 2.0), 1), 1)
+    inside = others & (place < size[:, None])
+    similarity = np.where(inside, some.scored.similarity, np.float32(-np.inf))
+    nothing = np.zeros_like(others)
+    own = replace(some.scored, similarity=similarity, match=nothing, same=chosen)
+    return replace(some, style="absent", scored=own, apart=True)
 
 
 def _with_share(
@@ -150,6 +189,18 @@ def see_hits(
     else:
         hits = _anywhere(scored, sizes, seed, keep)
     return _of_queries(asking, hits, offset)
+
+
+def hits_without(
+    halved: Sequence[tuple[CalibrationQueries, CalibrationQueries]], seed: int, keep: int
+) -> tuple[list[Hits], list[Hits]]:
+    """Hits of `halves_without`, of the first halves and of the second."""
+    first: list[Hits] = []
+    second: list[Hits] = []
+    for number, pair in enumerate(halves_without(halved, seed), len(halved)):
+        for side, hits in enumerate((first, second)):
+            hits.append(see_hits(pair[side], (), seed, 2 * number + side, True, keep))
+    return first, second
 
 
 def missed_hits(

@@ -29,6 +29,7 @@ import numpy as np
 
 from avow.core.logistic import expit, logit
 from avow.core.shapes import Bool, Float, Int
+from avow.trust.gallery_sampling import Hits, most_probable
 from avow.trust.probability import Line, Probability, fit_probability
 
 TEN = 10
@@ -73,6 +74,19 @@ def query_features(
         *(features[:, :TEN, names.index(name)].mean(1) for name in _MEANS if name in names),
     ]
     return np.concatenate([features[:, 0], np.stack(columns, 1)], 1, dtype=np.float64)
+
+
+def fit_anything(probability: Probability, hits: Hits) -> Probability:
+    """That one of the ten most probable hits is relevant."""
+    stated, relevant = most_probable(probability, hits, TEN)
+    return fit_probability(
+        f"one of {TEN} is {probability.event}",
+        query_names(hits.names),
+        query_features(hits.features, stated, hits.names),
+        np.asarray(relevant.any(1)),
+        hits.gallery,
+        hits.groups,
+    )
 
 
 def agree(

@@ -27,6 +27,7 @@ from avow.trust.calibration_queries import (
     CalibrationQueries,
     evenly,
     halved_queries,
+    hits_without,
     labelled,
     missed_hits,
     sampled,
@@ -36,14 +37,12 @@ from avow.trust.calibration_queries import (
     together,
 )
 from avow.trust.coherence import (
-    TEN,
     Behind,
     behind_features,
+    fit_anything,
     fit_tail,
     log_odds,
     measured_spread,
-    query_features,
-    query_names,
 )
 from avow.trust.gallery_sampling import (
     SIZES,
@@ -53,12 +52,13 @@ from avow.trust.gallery_sampling import (
     draw_sizes,
     fit_hits,
     fit_present,
+    most_probable,
     one_of,
     predict,
 )
 from avow.trust.judgements import Conditions, HeldOut
 from avow.trust.policy import MAX_FALSE_REFUSALS, SHOWN, Policy
-from avow.trust.probability import Probability, fit_probability
+from avow.trust.probability import Probability, named
 from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import SHOWN as CANDIDATES
 from avow.trust.top_k import relative_evidence, summarise
@@ -225,36 +225,38 @@ def fit_search_policy(
             ]
     learnt = Hits.join([fitted, share_without(evenly(without), fitted, share)])
     probability = fit_hits("relevant", thinned(learnt))
-    anything = _fit_anything(probability, learnt)
-    present = fit_present(fitted, evenly(without), balanced=True)
+    common = hits_without(halved, seed, CANDIDATES)
     policy = Policy(
         _conditions(fitted, model, gallery, style),
         probability,
-        present,
+        fit_present(fitted, evenly(without), balanced=True),
         (0.0,) * 4,
         None,
         ((1.0, 0.0),) * SHOWN,
         *_range(fitted),
         tau=askings[0].scored.tau,
         kind=askings[0].scored.kind,
-        anything=anything,
+        anything=fit_anything(probability, learnt),
+        anything_named=_fit_named(probability, fitted, evenly([*without, *common[0]]), share),
     )
     policy = _with_number(policy, halved, seed)
-    nothing = share_without(evenly(unseen), held, share)
+    nothing = share_without(evenly([*unseen, *common[1]]), held, share)
     return _checked(policy, held, nothing, max_false_refusals)
 
 
-def _fit_anything(probability: Probability, hits: Hits) -> Probability:
-    """That one of the ten most probable hits is relevant."""
-    stated, relevant = _shown(probability, hits)
-    return fit_probability(
-        f"one of {TEN} is {probability.event}",
-        query_names(hits.names),
-        query_features(hits.features, stated, hits.names),
-        np.asarray(relevant.any(1)),
-        hits.gallery,
-        hits.groups,
-    )
+def _fit_named(
+    probability: Probability, fitted: Hits, without: Hits, share: float
+) -> Probability | None:
+    """The same for names alone, where there are other queries too.
+
+    Whether a name's best hits are of what it names shows in other numbers than whether one of
+    a caption's is.
+    """
+    there, nothing = (hits.only(np.flatnonzero(named(hits.first, hits.names)))
+                      for hits in (fitted, without))  # fmt: skip
+    if not 0 < len(there.gallery) < len(fitted.gallery) or not len(nothing.gallery):
+        return None
+    return fit_anything(probability, Hits.join([there, share_without(nothing, there, share)]))
 
 
 def _with_number(
@@ -314,7 +316,7 @@ def _behind(
 def _checked(policy: Policy, held: Hits, nothing: Hits, share: float) -> Policy:
     """The policy with its refusal threshold and the held-out answers of its promises."""
     everything = Hits.join([held, nothing])
-    stated, relevant = _shown(policy.probability, everything)
+    stated, relevant = most_probable(policy.probability, everything, SHOWN)
     hits, anything, _ = policy.anything_of(everything.features, stated, everything.gallery)
     matched = relevant.any(1)
     if not matched.any():
@@ -348,16 +350,6 @@ def _constant_refusal(
     there = present(held.first[right], held.gallery[right])
     lowest = np.quantile(there, [share]) if right.any() else np.zeros(1)
     return (float(log_odds(lowest)[0]), 0.0, 0.0, 0.0)
-
-
-def _shown(
-    probability: Probability, hits: Hits
-) -> tuple[Float[np.ndarray, "queries shown"], Bool[np.ndarray, "queries shown"]]:
-    """The hits that would be shown, most probable first, and which of them are relevant."""
-    stated = predict(probability, hits.features, hits.gallery)
-    order = np.argsort(-stated, axis=1, kind="stable")[:, :SHOWN]
-    right = np.take_along_axis(hits.right, order, axis=1)
-    return np.take_along_axis(stated, order, axis=1), right
 
 
 def _refuse(

@@ -339,6 +339,16 @@ def predict(
     return flat.reshape(queries, shown)
 
 
+def most_probable(
+    probability: Probability, hits: Hits, count: int
+) -> tuple[Float[np.ndarray, "queries count"], Bool[np.ndarray, "queries count"]]:
+    """The hits that would be shown, most probable first, and which of them are relevant."""
+    stated = predict(probability, hits.features, hits.gallery)
+    order = np.argsort(-stated, axis=1, kind="stable")[:, :count]
+    right = np.take_along_axis(hits.right, order, axis=1)
+    return np.take_along_axis(stated, order, axis=1), right
+
+
 def one_of(stated: Float[np.ndarray, "queries shown"]) -> Float[np.ndarray, " queries"]:
     """A score for "one of those shown is right"; it orders queries, and states nothing.
 

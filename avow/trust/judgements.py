@@ -10,7 +10,8 @@ import numpy as np
 
 from avow.core.errors import WrongTrust
 from avow.core.shapes import Bool, Float, Int
-from avow.trust.risk_control import Promise
+from avow.trust.gallery_sampling import one_of
+from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import TopKSummary
 
 _SIZE_FACTOR = 4.0  # galleries this many times larger than any fitted one are a doubt
@@ -96,6 +97,20 @@ class HeldOut:
             raise ValueError("there is not one group for every query")
         if self.anything is not None and self.anything.shape != self.groups.shape:
             raise ValueError("there is not one judgement of the first ten for every query")
+
+    def promise(self, event: str, risk: float, among: int, delta: float) -> Promise:
+        """What holds for answers of which `among` hits are looked at."""
+        score = one_of(self.probability[:, :among]) if self.anything is None else self.anything
+        wrong = f"none of {among} hits is {event}" if among > 1 else f"the hit is not {event}"
+        return promise(
+            score,
+            np.logical_not(self.correct[:, :among].any(axis=1)),
+            risk,
+            delta,
+            event=wrong,
+            groups=self.groups,
+            starts=3,  # one early mistake among the surest must not end everything
+        )
 
 
 @dataclass(frozen=True)

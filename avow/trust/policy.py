@@ -55,8 +55,16 @@ from avow.trust.judgements import (
     refuse_other_model,
     verdicts,
 )
-from avow.trust.probability import COMMON, LOG_WORDS, Line, Probability, kind_of, of_query
-from avow.trust.risk_control import Promise, promise
+from avow.trust.probability import (
+    COMMON,
+    LOG_WORDS,
+    Line,
+    Probability,
+    kind_of,
+    named,
+    of_query,
+)
+from avow.trust.risk_control import Promise
 from avow.trust.top_k import TopKSummary, describe, summarise
 
 Ranking = Literal["similarity", "probability"]
@@ -108,6 +116,8 @@ class Policy:
     """The factor that the number of fitting items is known up to."""
     line: Line | None = None
     """What ticks of an index change in all of these (`retrieval.ticks`)."""
+    anything_named: Probability | None = None
+    """`anything` for names ("a dog"), where the policy was fitted with some."""
 
     @property
     def event(self) -> str:
@@ -288,7 +298,11 @@ class Policy:
         """
         assert self.anything is not None
         together = query_features(features, stated, self.probability.names)
-        return agree(stated, self.anything(together, sizes))
+        anything = self.anything(together, sizes)
+        if self.anything_named is not None:
+            names = named(features[:, 0], self.probability.names)
+            anything = np.where(names, self.anything_named(together, sizes), anything)
+        return agree(stated, anything)
 
     def number(self, reading: Reading, behind: Behind) -> Number | None:
         """How many items of the gallery fit each query; None for policies that cannot say."""
@@ -378,19 +392,8 @@ class Policy:
 
 @lru_cache(maxsize=512)
 def _promised(policy: Policy, risk: float, among: int, delta: float) -> Promise:
-    held = policy.held
-    assert held is not None
-    event = policy.event
-    score = one_of(held.probability[:, :among]) if held.anything is None else held.anything
-    return promise(
-        score,
-        np.logical_not(held.correct[:, :among].any(axis=1)),
-        risk,
-        delta,
-        event=f"none of {among} hits is {event}" if among > 1 else f"the hit is not {event}",
-        groups=held.groups,
-        starts=3,  # one early mistake among the surest must not end everything
-    )
+    assert policy.held is not None
+    return policy.held.promise(policy.event, risk, among, delta)
 
 
 __getattr__ = renamed(__name__, {"Held": "HeldOut", "Ruling": "Judgements"})

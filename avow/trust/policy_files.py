@@ -43,6 +43,9 @@ def write(policy: Policy, path: Path) -> None:
         "tau": policy.tau,
         "kind": policy.kind,
         "anything": None if policy.anything is None else policy.anything.to_dict(),
+        "anything_named": None
+        if policy.anything_named is None
+        else policy.anything_named.to_dict(),
         "tail": None if policy.tail is None else policy.tail.to_dict(),
         "spread": policy.spread,
         "line": None if policy.line is None else asdict(policy.line),
@@ -92,6 +95,7 @@ def _read(content: dict[str, Any]) -> Policy:
         _probability(content.get("tail")),
         float(content.get("spread", 1.0)),
         _line(content.get("line")),
+        _probability(content.get("anything_named")),
     )
 
 

@@ -125,9 +125,16 @@ class Line:
         return expit(self.slope * logit(stated) + self.offset + kind)  # 0 and 1 stay
 
 
-def is_name(words: Int[np.ndarray, " queries"]) -> Bool[np.ndarray, " queries"]:
+def is_name(words: Num[np.ndarray, " queries"]) -> Bool[np.ndarray, " queries"]:
     """Which queries are names rather than phrases, by their number of words."""
     return words <= NAME_WORDS
+
+
+def named(first: Features, names: tuple[str, ...]) -> Bool[np.ndarray, " queries"]:
+    """The same from the features of first hits, where the length is among them."""
+    if LOG_WORDS not in names:
+        return np.zeros(len(first), bool)
+    return is_name(np.expm1(first[:, names.index(LOG_WORDS)]).round())
 
 
 def fit_probability(

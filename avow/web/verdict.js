@@ -54,7 +54,7 @@ function numbers(result, noun) {
     ["Looked at", noun(result.searched)],
     [claim && sentence(claim), sure],
     ["That the first one fits", stated(result.hits[0]?.p_relevant)],
-    ["Fit in all", many && `about ${rounded(many.expected)}; four times out of five ${rounded(many.low)} to ${rounded(many.high)}`],
+    ["Fit in all, on average", many && `${rounded(many.expected)}; four times out of five ${rounded(many.low)} to ${rounded(many.high)}`],
   ];
   // u means nothing without K, tau and the evidence function, so they are shown together
   const research = () => `Uncertainty u = ${said.u.toPrecision(3)} over K = ${said.K} candidates `

@@ -243,8 +243,9 @@ def common_absent(kept: Document) -> str:
     return (
         "How rare a word is gives most names of ImageNet's classes away. COCO's objects are "
         "equally common words on both sides: over dev photographs that show them, and over as "
-        "many from which those were taken. Here the shipped policy does worse than a single "
-        "score, as it learnt what to refuse from rare names, and answers most of what is not "
+        "many from which those were taken. The shipped policy was fitted with half of these "
+        "objects, both ways. Here it does worse than a single score, as it has to tell rare "
+        "names and longer queries, too, and answers much of what is not "
         f"there.\n\n{figures.table(head, rows)}\n\nOf {names['names']} names that COCO's "
         f"captions have and no caption of {kept['photographs']:,} test photographs of Flickr8k "
         f'("an elephant"), {percent(names["answered"])} are answered and '
