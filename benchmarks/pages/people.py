@@ -14,6 +14,7 @@ GALLERIES = {
     "coco": "COCO test, a part",
     "flickr8k+coco": "both together",
 }
+DATASETS = {"flickr8k": "Flickr8k", "coco": "COCO"}
 DEEP = {"flickr8k test": "Flickr8k test", "coco test": "COCO test"}
 LABELS = {
     "now": "shipped",
@@ -249,7 +250,31 @@ def common_absent(kept: Document) -> str:
         f"there.\n\n{figures.table(head, rows)}\n\nOf {names['names']} names that COCO's "
         f"captions have and no caption of {kept['photographs']:,} test photographs of Flickr8k "
         f'("an elephant"), {percent(names["answered"])} are answered and '
-        f"{percent(names['refused'])} refused."
+        f"{percent(names['refused'])} refused.\n\n{absent_captions(kept['captions'])}"
+    )
+
+
+def absent_captions(rows: list[Document]) -> str:
+    """Sentences about other photographs."""
+    lines = [
+        [
+            f"{DATASETS[row['captions']]} over {DATASETS[row['photographs']]}",
+            {"now": "as shipped", "before": "before"}[policy],
+            *(percent(row[policy][kind][verdict])
+              for kind in ("absent", "present") for verdict in ("answered", "refused")),
+        ]
+        for row in rows
+        for policy in ("before", "now")
+        if policy in row
+    ]  # fmt: skip
+    counts = " and ".join(f"{row['absent']:,} ({row['present']:,})" for row in rows)
+    head = ["test captions", "trust", "nothing fits: answered", "refused"]
+    head += ["something does: answered", "refused"]
+    return (
+        "Captions of one dataset over photographs of the other, of which at most one in twenty "
+        "people would say that any fits by its captions, and those of which most would: "
+        f"{counts} of them. Before: what shipped until such captions were learnt from."
+        f"\n\n{figures.table(head, lines)}"
     )
 
 

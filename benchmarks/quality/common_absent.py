@@ -1,6 +1,6 @@
 """Is a common thing that no picture shows told from one that some do?
 
-    python -m benchmarks.quality.common_absent [--cache DIR]
+    python -m benchmarks.quality.common_absent [--cache DIR] [--before POLICY]
 
 Names that people seldom say are refused easily: how rare the word is gives them away. Here
 the words are equally common on both sides:
@@ -11,12 +11,17 @@ the words are equally common on both sides:
                where they are there and where they are not
     names      COCO's nouns and objects over test photographs of Flickr8k, where no caption
                has a word of them ("an elephant"); they are absent
+    captions   test captions of each dataset over test photographs of the other, of which at
+               most one in twenty people would say that any fits
+               (`avow.study.relevance_labels`), and those of which most would
 
 Printed: how often the shipped policy answers and refuses each; for objects also the AUROC of
-"it is there" by the policy's probability and by single scores. Nothing is fitted here.
+"it is there" by the policy's probability and by single scores. `--before` asks captions of
+another policy, too. Nothing is fitted here.
 """
 
 import argparse
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +32,18 @@ from avow.data.opening import dataset_file, open_dataset
 from avow.metrics.rejection import auroc
 from avow.retrieval.commonness import commonness
 from avow.retrieval.forms import count_words, one_form
+from avow.study.relevance_labels import agreement
 from avow.study.short_queries import absent_names, noun_names, object_names, read_objects
 from avow.trust.gallery_sampling import ScoredQueries
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import TopKSummary, describe, summarise
 from benchmarks._lab import Lab
 from benchmarks._report import keep
+from benchmarks.quality.first_answers import expert_curve, sentences
 from benchmarks.quality.people import CUTS, first
 
 PHOTOGRAPHS, SIZES, REPEATS, FEWEST, SEED = 1000, (100, 300, 800), 4, 3, 0
+CAPTIONS, NOBODY, MOST = 2000, 0.05, 0.5
 POLICY = "policy"
 
 
@@ -64,7 +72,9 @@ class Asked:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cache", type=Path, default=avow_home() / "benchmarks" / "people")
-    lab = Lab(parser.parse_args().cache)
+    parser.add_argument("--before", type=Path, help="a policy to compare with")
+    chosen = parser.parse_args()
+    lab = Lab(chosen.cache)
     policy = Policy.load(lab.encoder.home / "trust-text.json")
     objects = read_objects(dataset_file("coco", "objects_dev.json"))
     named = object_names(first("coco", PHOTOGRAPHS, "dev"), objects)[1]
@@ -76,7 +86,13 @@ def main() -> None:
     away = absent_names(sorted({*nouns, *named.queries}), captions)
     elsewhere = names_row(lab, policy, away)
     print(f"names, {elsewhere}")
-    found = {"objects": rows, "names": elsewhere, "photographs": PHOTOGRAPHS, "seed": SEED}
+    policies = {"now": policy}
+    policies |= {"before": Policy.load(chosen.before)} if chosen.before else {}
+    said = [captions_row(lab, policies, *pair) for pair in permutations(("flickr8k", "coco"))]
+    for row in said:
+        print(f"captions, {row}")
+    found = {"objects": rows, "names": elsewhere, "captions": said}
+    found |= {"photographs": PHOTOGRAPHS, "seed": SEED}
     print(f"-> {keep('common_absent', found)}")
 
 
@@ -108,6 +124,28 @@ def names_row(lab: Lab, policy: Policy, texts: list[str]) -> dict[str, Any]:
     inside = np.ones((len(rows), asked.similarity.shape[2]), bool)
     judged, _ = asked.judged(policy, rows, inside)
     return {"names": len(texts), **shares(judged, rows >= 0)}
+
+
+def captions_row(
+    lab: Lab, policies: dict[str, Policy], asked_of: str, shown: str
+) -> dict[str, Any]:
+    """Captions of one dataset over the photographs of another, by what people would say."""
+    split, other = first(shown, PHOTOGRAPHS), first(asked_of, PHOTOGRAPHS)
+    chosen = np.random.default_rng(SEED).permutation(len(other.captions))[:CAPTIONS]
+    texts = [other.captions[row] for row in np.sort(chosen)]
+    vectors = sentences(lab, texts, f"{asked_of}-some-")
+    said = sentences(lab, list(split.captions), f"{shown}-all-")
+    agreed = agreement(vectors, said, split.image_of, len(split.image_ids))
+    best = expert_curve(lab)(agreed).max(1)
+    kinds = {"absent": best < NOBODY, "present": best > MOST}
+    asked, rows = Asked(lab, shown, "test", texts), np.arange(len(texts))
+    inside = np.ones((len(rows), asked.similarity.shape[2]), bool)
+    row: dict[str, Any] = {"captions": asked_of, "photographs": shown}
+    row |= {kind: int(which.sum()) for kind, which in kinds.items()}
+    for name, policy in policies.items():
+        judged, _ = asked.judged(policy, rows, inside)
+        row[name] = {kind: shares(judged, which) for kind, which in kinds.items()}
+    return row
 
 
 def shares(judged: Judgements, which: np.ndarray) -> dict[str, float]:
