@@ -704,6 +704,9 @@ def test_a_damaged_cache_of_reference_queries_is_made_again(photos, tmp_path, mo
 
 def test_the_command_says_what_is_damaged(command, index, tmp_path):
     assert command("check", index) == (0, f"{index} is intact\n", "")
+    assert command("check", "--index", index) == (0, f"{index} is intact\n", "")
+    code, _, err = command("check", index, "--index", index)
+    assert code == 2 and "give one folder" in err
     overwrite(index / PLACE / "vectors.0", 4, b"\1\2\3\4")
     (index / "folders.json").write_text("{}")
     code, out, _ = command("check", index)

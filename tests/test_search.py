@@ -103,6 +103,14 @@ def test_something_similar_is_not_the_thing_itself(retriever):
     assert found.uncertainty.K == PICTURES - 1 and found.query["similar_to"] == first.id
 
 
+def test_a_filter_that_leaves_the_thing_itself_out_counts_all_others(retriever):
+    first = retriever.search("white", k=1).hits[0]
+    count = retriever.search("white", where="path~white").uncertainty.K
+    assert retriever.similar(first.id, where="path~white").uncertainty.K == count - 1
+    others = retriever.similar(first.id, where="not path~white").uncertainty.K
+    assert others == PICTURES - count > 0
+
+
 def test_a_similarity_is_the_dot_product(retriever):
     query = ColourEncoder().encode_texts(["black"])[0]
     for hit in retriever.search("black", k=5).hits:

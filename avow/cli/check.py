@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from avow.cli._options import AsJson
+from avow.cli._options import AsJson, IndexFolder
 from avow.core.places import index_folder
 
 
@@ -15,13 +15,16 @@ def check(
         Path | None,
         typer.Argument(help="An index, run, model, audit or features; default: the index."),
     ] = None,
+    index: IndexFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Verify every checksum of a folder, and say what is damaged and how to repair it.
 
     Reads every file, so it takes as long as that. Exit code 0: intact; 1: damaged.
     """
-    folder = place or index_folder()
+    if place is not None and index is not None:
+        raise typer.BadParameter("give one folder: as it is, or with --index")
+    folder = place or index_folder(index)
     from avow.retrieval.checking import check as damage_of
 
     damage = damage_of(folder)

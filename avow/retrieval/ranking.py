@@ -28,6 +28,8 @@ class Ranked:
     """Scores of the gallery's sample, where they came with the search."""
     missing: tuple[str, ...] = ()
     """Sentences on parts of the index that did not answer."""
+    left_out: tuple[int, ...] = ()
+    """Items of the gallery that are no answers, such as the one whose neighbours are asked."""
 
     @property
     def first(self) -> Int64[np.ndarray, "queries judged"]:
@@ -49,11 +51,15 @@ def rank(library: OpenIndex, gallery: Gallery, requests: Sequence[Request]) -> R
     most, but = max(requests[0].k, SHOWN), requests[0].but
     found = library.nearest(queries, most + len(but), gallery.choice)
     ids, scores = found.ids, found.scores
+    left_out = but
     if but:
         allowed = ~np.isin(ids[0], but)
+        if requests[0].where is not None:  # it may be outside; inside it looks most like itself
+            left_out = tuple(ids[0, ~allowed].tolist())
         ids, scores = ids[:, allowed], scores[:, allowed]
     missing = (*found.missing, *gallery.missing)
-    return Ranked(gallery, ids[:, :most], scores[:, :most], found.sampled, missing)
+    best = ids[:, :most], scores[:, :most]
+    return Ranked(gallery, *best, found.sampled, missing, left_out)
 
 
 def score(library: OpenIndex, requests: Sequence[Request], ranked: Ranked) -> QueryScores:
@@ -71,6 +77,6 @@ def score(library: OpenIndex, requests: Sequence[Request], ranked: Ranked) -> Qu
         best,
         first,
         library.manifest["views"],
-        requests[0].but,
+        ranked.left_out,
         ranked.sampled,
     )
