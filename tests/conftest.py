@@ -109,6 +109,14 @@ def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("avow.audit.wrong_pairs.TREES", 5)
 
 
+@pytest.fixture(scope="module")
+def one_strength() -> Iterator[None]:
+    """For tests of what becomes of a policy: most of a fit is trying other strengths of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("avow.trust.probability._best_strength", lambda *args: args[-1][1])
+        yield
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STDERR] = os.dup(2)  # before pytest captures it
     if hasattr(config, "workerinput"):  # one of several processes of pytest-xdist

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,16 +158,30 @@ def milvus_servers() -> list[str]:
     return ["milvus", "milvus-server"] if there else ["milvus"]
 
 
+class _Impatient:
+    """The module `time` for a client that sleeps half a second before it asks for a state."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(min(seconds, 0.01))
+
+
 @pytest.fixture(scope="session")
 def milvus_lite(tmp_path_factory) -> Iterator[str]:
     """A file of Milvus Lite, open until the end: each opening takes a while."""
     pytest.importorskip("pymilvus")
     pytest.importorskip("milvus_lite")
+    from pymilvus.client import grpc_handler
+
     place = str(tmp_path_factory.mktemp("milvus") / "lite.db")
-    held = Link(place)
-    held.use(lambda client: None)
-    yield place
-    held.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grpc_handler, "time", _Impatient())
+        held = Link(place)
+        held.use(lambda client: None)
+        yield place
+        held.close()
 
 
 @pytest.fixture(scope="session")

@@ -195,13 +195,18 @@ def test_a_filter_chooses(client):
         ({}, "nothing to search for"),
         ({"text": "?!"}, "has no words"),
         ({"text": CAT, "where": "taken >> 3"}, "not understood"),
-        ({"text": CAT, "k": 0}, "'k' is not usable: it is '0'. Expected a number greater than"),
-        ({"text": CAT, "k": "x"}, "it is 'x'. Expected a valid integer; correct it"),
-        ({"text": CAT, "k": 10_000}, "'k' is not usable"),
-        ({"text": CAT, "risk": 1.5}, "'risk' is not usable"),
-        ({"text": CAT, "risk": "nan"}, "'risk' is not usable"),
-        ({"text": CAT, "kind": "video"}, "'kind' is not usable"),
-        ({"text": "a" * 1001}, "'text' is not usable. Expected a text with at most"),
+        (
+            {"text": CAT, "k": 0},
+            "'k' is not usable: it is '0'. Expected a number of at least 1;",
+        ),
+        ({"text": CAT, "k": "x"}, "it is 'x'. Expected a whole number; correct it"),
+        ({"text": CAT, "k": 10_000}, "Expected a number of at most 200; correct it"),
+        ({"text": CAT, "risk": 1.5}, "'risk' is not usable: it is '1.5'. Expected a number"),
+        ({"text": CAT, "risk": "nan"}, "'risk' is not usable: it is 'nan'. Expected a number"),
+        ({"text": CAT, "risk": "x"}, "it is 'x'. Expected a number; correct it"),
+        ({"text": CAT, "rewrite": "x"}, "it is 'x'. Expected true or false; correct it"),
+        ({"text": CAT, "kind": "video"}, "it is 'video'. Expected 'image' or 'text'; correct"),
+        ({"text": "a" * 1001}, "'text' is not usable. Expected a text with at most 1000 char"),
         ({"text": CAT, "without": CAT}, "Nothing is left"),
     ],
 )
@@ -541,8 +546,17 @@ def test_feedback_is_kept_and_taken_back(copied):
 def test_feedback_of_nothing_is_refused(client):
     told = {"query": {}, "item_id": 4711, "good": True}
     error_of(client.post("/api/feedback", json=told), 404)
-    error_of(client.post("/api/feedback", json={"query": {}}), 422)
-    error_of(client.post("/api/feedback", content=b"{"), 422)
+    as_json = {"Content-Type": "application/json"}
+    for sent, words in (
+        ({"json": {"query": {}}}, "'item_id' is missing. Expected it in the request; add it"),
+        (
+            {"content": b"{", "headers": as_json},
+            "The request is no JSON. Expected an object as JSON; correct it",
+        ),
+        ({"json": [1]}, "Expected an object with names and values; correct it"),
+        ({"json": {**told, "query": 5}}, "'query' is not usable: it is 5. Expected an object"),
+    ):
+        assert words in error_of(client.post("/api/feedback", **sent), 422)
     long = {"query": {"text": "a" * 30_000}, "item_id": 1, "good": True}
     assert "more than 20000 letters" in error_of(client.post("/api/feedback", json=long), 422)
 

@@ -18,7 +18,7 @@ from avow.audit.files import read_decisions, write_cleaned
 from avow.audit.judge import Judged, audit, looked_at
 from avow.audit.wrong_pairs import suspect
 from avow.cli import app
-from avow.core.errors import BadData, NoDevice, WrongCheckpoint
+from avow.core.errors import AvowError, BadData, NoDevice, WrongCheckpoint
 from avow.data.opening import open_dataset
 from avow.data.readers.sample import build as open_sample
 
@@ -331,3 +331,8 @@ def test_the_last_images_stand_in_for_dev_where_they_have_features(broken, tmp_p
     command += ["--set", "train.batch=12", "--set", "train.epochs=1", "--folds", "2"]
     code, output = told(*command, "--out", str(tmp_path / "out"))
     assert code == 0, output
+
+
+def test_a_name_that_no_file_can_have_is_told():
+    with pytest.raises(AvowError, match=r"There is no dataset 'a\\x00b'\. Expected"):
+        told("a\0b")

@@ -34,6 +34,7 @@ from avow.trust.judgements import Judgements
 from avow.trust.risk_control import Promise
 
 __all__ = ["command"]  # the fixture
+pytestmark = pytest.mark.usefixtures("one_strength")
 PICTURES = 200  # two of every pair of colours
 SLIPS = 0.25
 CLEAR = "a red thing over green once more"

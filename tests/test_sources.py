@@ -480,6 +480,7 @@ def test_pictures_and_tars_on_s3(tmp_path, monkeypatch, index):
             open_item(next(item for item in items if item.path == "s3://photos/2024/0.png"))
         with pytest.raises(BadData, match="There is nothing at 's3://photos/2025'"):
             index(["s3://photos/2025"])
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 2)  # each waits longer than the last
     with pytest.raises(Unavailable, match="'s3://photos/2024' cannot be read"):
         index(["s3://photos/2024"])
     s3fs.S3FileSystem.clear_instance_cache()

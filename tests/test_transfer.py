@@ -35,6 +35,7 @@ from avow.trust.top_k import summarise
 from avow.trust.transfer import corrected, transferred, whole_probabilities
 
 __all__ = ["command"]  # the fixture
+pytestmark = pytest.mark.usefixtures("one_strength")
 QUERIES, ITEMS = 400, 150
 
 

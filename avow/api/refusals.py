@@ -16,12 +16,31 @@ from avow.core.errors import AvowError, Unavailable
 
 _PLAIN_KINDS = str | int | float | bool | None
 _EXPECTED = {
-    "Input should be greater": "a number greater",
-    "Input should be less": "a number less",
-    "Input should be ": "",
-    "String should have ": "a text with ",
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "list": "a list",
+    "dict": "an object with names and values",
+    "model": "an object with names and values",
+    "dataclass": "an object with names and values",
 }
-"""How pydantic begins, and what stands there in a sentence of ours."""
+"""By the first word of a kind of mistake, as pydantic calls it, what stands in its place."""
+_BOUNDS = {
+    "greater_than": "a number greater than {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number less than {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "string_too_short": "a text with at least {min_length} characters",
+    "string_too_long": "a text with at most {max_length} characters",
+    "string_pattern_mismatch": "a text like {pattern!r}",
+    "too_short": "at least {min_length} entries",
+    "too_long": "at most {max_length} entries",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+}
+"""By the kind of mistake as a whole."""
 _PLAIN = {
     404: "There is nothing at {path!r}. The page is at '/', the interface below '/api'.",
     405: "{method} is not possible at {path!r}. The interface is told at '/api/openapi.json'.",
@@ -70,13 +89,21 @@ def _in_words(first: dict[str, Any]) -> str:
     what = f"{place!r}" if place else "The request"
     if first["type"] == "missing":
         return f"{what} is missing. Expected it in the request; add it and ask again."
+    if first["type"] == "json_invalid":
+        return "The request is no JSON. Expected an object as JSON; correct it and ask again."
     shown = repr(given)
     # an object or a list is not repeated, nor is a text of any length
     told = f": it is {shown}" if isinstance(given, _PLAIN_KINDS) and len(shown) < 80 else ""
-    expected = first["msg"].partition(", unable to")[0]
-    for start, kind in _EXPECTED.items():
-        expected = expected.replace(start, kind)
-    return f"{what} is not usable{told}. Expected {expected}; correct it and ask again."
+    return f"{what} is not usable{told}. Expected {_expected(first)}; correct it and ask again."
+
+
+def _expected(first: dict[str, Any]) -> str:
+    """In words of Avow; those of pydantic only for a mistake that has none yet."""
+    kind, about = first["type"], first.get("ctx", {})
+    if kind in _BOUNDS:
+        return _BOUNDS[kind].format(**about)
+    told = str(first["msg"]).removeprefix("Input should be ")
+    return _EXPECTED.get(kind.partition("_")[0], told)
 
 
 async def _mistaken(request: Request, error: Exception) -> JSONResponse:

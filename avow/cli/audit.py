@@ -215,6 +215,8 @@ def _check_home(home: Path, dataset: str) -> None:
 
     if home.exists() and not home.is_dir():
         raise typer.BadParameter(f"--out {str(home)!r} is a file; name a folder")
+    if "\0" in dataset:  # of no file, and told as an unknown dataset
+        return
     if any(Path(dataset).resolve() == (home / name).resolve() for name in LISTS):
         raise typer.BadParameter(f"--out {str(home)!r} would overwrite {dataset!r}")
 
