@@ -165,7 +165,7 @@ def test_the_client_with_most_connections_makes_room(retriever, monkeypatch):
 
 
 def test_a_client_is_not_late_while_the_server_does_not_read(retriever):
-    app, go = create_app(retriever, limits=Limits(body_seconds=0.05)), threading.Event()
+    app, go = create_app(retriever, limits=Limits(body_seconds=0.5)), threading.Event()
 
     async def slow(request: Request) -> int:
         await asyncio.to_thread(go.wait, LONG)

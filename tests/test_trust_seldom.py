@@ -81,7 +81,8 @@ def test_a_query_is_described_as_the_policy_was_fitted(one_word):
         for shown in range(3):
             a = features[query, shown, 0]
             at = {name: values[query, shown] for name, values in told.items()}
-            assert at["a"] == a and at[LOG_WORDS] == at[LOG_WORDS]
+            assert at["a"] == a
+            assert at[LOG_WORDS] == pytest.approx(np.log1p(words[query]), rel=1e-6)
             assert at[COMMON] == common[query] and at[f"a x {COMMON}"] == a * common[query]
             if one_word:
                 assert (at[ONE_WORD], at[f"a x {ONE_WORD}"]) == (single, a * single)
