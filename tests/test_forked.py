@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nursery
 import pytest
 
 FILES = {
@@ -83,3 +84,25 @@ def test_everything_is_collected_once(told):
 def test_the_first_failure_can_be_the_last(told):
     folder, _ = told
     assert "1 failed" in run(folder, "--maxfail", "1")
+
+
+COMMAND = """
+import os, sys, threading
+os.fsync(1)  # the real one
+print(sys.argv[1:], os.environ["TOLD"], threading.active_count(), "torch" in sys.modules)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_command_is_done_by_a_copy_that_has_run_nothing(tmp_path, code):
+    (tmp_path / "command.py").write_text(COMMAND)
+    words = [sys.executable, tmp_path / "command.py", code, "a b"]
+    done = nursery.run(words, env=os.environ | {"TOLD": "more"})
+    assert done.returncode == code and done.stderr == ""
+    assert done.stdout.startswith(f"['{code}', 'a b'] more 1 ")
+
+
+def test_what_a_command_fails_with_is_told(tmp_path):
+    done = nursery.run([sys.executable, "-m", "no_such_module"])
+    assert done.returncode == 1 and "no_such_module" in done.stderr

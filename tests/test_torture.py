@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import nursery
 import pytest
 from tiers import long
 
@@ -72,6 +73,7 @@ def test_a_promise_is_kept(tmp_path, name, monkeypatch):
         with tempfile.TemporaryDirectory(dir=_runner.MEMORY) as place:
             if name == "health":
                 fill_little(Path(place) / name)
+            monkeypatch.setattr(_runner.subprocess, "run", nursery.run)
             found = _runner.in_a_process(name, Path(place), 0, count, *FORKS[name])
     else:
         module.prepare(tmp_path)
