@@ -23,7 +23,7 @@ import nursery  # noqa: E402
 import shipped_networks  # noqa: E402
 from browser import browser, chromium_at, pages, visit  # noqa: E402
 from databases import away, milvus_lite, milvus_server, server  # noqa: E402
-from forked import pytest_addoption, pytest_runtestloop  # noqa: E402
+from forked import TOGETHER, pytest_addoption, pytest_runtestloop  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 from avow.core import folder  # noqa: E402
@@ -43,7 +43,8 @@ __all__ = [  # fixtures and hooks
 ]
 
 TIERS = ("data", "browser")
-LASTING = ("slow", "browser")
+SERVED = ("test_api", "test_api_fuzz")
+"""Files without pages whose tests ask the same index."""
 RAN = ("passed", "failed", "xfailed", "xpassed")
 LONG = "AVOW_LONG_TESTS"
 """Set by `make test-long`: more examples of every property, and the tests marked `long`."""
@@ -181,9 +182,15 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Files that take long first: workers that take file after file then end together.
-    long = {item.path for item in items if any(map(item.get_closest_marker, LASTING))}
-    items.sort(key=lambda item: item.path not in long)
+    # Files that take long first: workers that take file after file then end together. Before
+    # them those with pages, which share a browser, and often an index that a server shows.
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    shown = {item.path for item in items if item.get_closest_marker("browser")}
+    shown |= {item.path for item in items if item.path.stem in SERVED}
+    items.sort(key=lambda item: (item.path not in shown, item.path not in long))
+    for item in items:
+        if item.path in shown:
+            item.stash[TOGETHER] = "pages"
     # A report has no markers, only keywords, and a folder's name is a keyword too:
     # everything in tests/data/ would count. Properties travel with the report.
     for item in items:
