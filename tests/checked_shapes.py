@@ -34,6 +34,15 @@ def install() -> None:
     jaxtyping.jaxtyped = checked
 
 
+def stop() -> None:
+    """Check nothing from now on, as in a process of a user."""
+    global _stopped
+    _stopped = True
+
+
+_stopped = False
+
+
 def checked(subject: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
     """A function or class whose annotations are checked when it is called."""
     if subject is None:
@@ -62,7 +71,7 @@ def _when_called(function: FunctionType) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not checks:
             checks.append(_check(function))
-        return checks[0](*args, **kwargs)
+        return (function if _stopped else checks[0])(*args, **kwargs)
 
     return call
 
@@ -81,6 +90,8 @@ def _with_shapes(function: FunctionType) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if _stopped:
+            return function(*args, **kwargs)
         given = forms((*args, *kwargs, *kwargs.values()))
         results = passed.get((len(args), given))
         if given is None or results is None:

@@ -17,19 +17,23 @@ import pytest
 checked_shapes.install()  # before anything imports the package
 gc.disable()  # until all is collected: what is imported stays
 
+import nursery  # noqa: E402
 import shipped_networks  # noqa: E402
 from browser import browser, pages, visit  # noqa: E402
 from databases import away, milvus_lite, milvus_server, server  # noqa: E402
+from forked import pytest_addoption, pytest_runtestloop  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 from avow.retrieval.encoders import onnx  # noqa: E402
 
-__all__ = [  # fixtures
+__all__ = [  # fixtures and hooks
     "away",
     "browser",
     "milvus_lite",
     "milvus_server",
     "pages",
+    "pytest_addoption",
+    "pytest_runtestloop",
     "server",
     "visit",
 ]
@@ -119,7 +123,8 @@ def one_strength() -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STDERR] = os.dup(2)  # before pytest captures it
-    if hasattr(config, "workerinput"):  # one of several processes of pytest-xdist
+    # one of several processes, or the one that they are forked from
+    if hasattr(config, "workerinput") or config.option.forks:
         import torch
 
         torch.set_num_threads(1)
@@ -128,6 +133,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """A deadlock that holds the interpreter cannot be ended from inside it."""
+    nursery.prepare()
     faulthandler.dump_traceback_later(HANGS, exit=True, file=item.config.stash[_STDERR])
     try:
         return (yield)

@@ -35,11 +35,17 @@ def started(index: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "avow", "mcp", "--index", str(index), *more]
 
 
+async def searches(client) -> dict:
+    return {
+        "cat": await client.call_tool("search", {"text": "a cat", "k": 3}),
+        "absent": await client.call_tool("search", {"text": "a submarine under the ice"}),
+    }
+
+
 async def conversation(client) -> dict:
     """Everything an agent may ask for, in the order it would."""
     told: dict = {"tools": {tool.name: tool for tool in (await client.list_tools()).tools}}
-    told["cat"] = await client.call_tool("search", {"text": "a cat", "k": 3})
-    told["absent"] = await client.call_tool("search", {"text": "a submarine under the ice"})
+    told |= await searches(client)
     hit = told["cat"].structured_content["hits"][0]
     told["shown"] = await client.call_tool("show", {"item_id": hit["id"], "size": 128})
     told["similar"] = await client.call_tool("similar", {"item_id": hit["id"], "k": 2})
@@ -151,7 +157,7 @@ def test_the_same_over_http_and_from_this_machine_only(index):
 
         async def talk() -> dict:
             async with mcp.Client(address) as client:
-                return await conversation(client)
+                return await searches(client)
 
         told = asyncio.run(talk())
         assert told["cat"].structured_content["found"]

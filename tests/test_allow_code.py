@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import nursery
 import pytest
 import torch
 from encoders import ColourEncoder
@@ -106,13 +106,8 @@ def test_the_command_line_does_not_import_it(gift):
     change(gift, "recipe.loss.name", "gift.evil")
     (gift.parent / "photos").mkdir()
     words = ["index", "photos", "--index", "index", "--model", "gift"]
-    done = subprocess.run(
-        [sys.executable, "-m", "avow", *words],
-        cwd=gift.parent,
-        env=os.environ | {"PYTHONPATH": str(Path(avow.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-    )
+    about = os.environ | {"PYTHONPATH": str(Path(avow.__file__).parents[1])}
+    done = nursery.run([sys.executable, "-m", "avow", *words], cwd=gift.parent, env=about)
     assert done.returncode == 1 and not (gift / "ran").exists()
     assert done.stderr.startswith("avow: The module 'gift.evil' is not part of Avow")
 

@@ -133,7 +133,7 @@ def test_wrong_pairs_are_found_and_counted(by):
     assert (np.diff(ordered) >= 0).all()
 
 
-@pytest.mark.parametrize("pairs", [50, 64])
+@pytest.mark.parametrize("pairs", [50, long(64)])
 def test_few_pairs_are_judged_too(pairs):
     """Trees that want forty examples in a leaf cannot divide what sixty pairs give."""
     from sklearn.metrics import average_precision_score

@@ -3,10 +3,10 @@
 import os
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
+import nursery
 import pytest
 from typer.testing import CliRunner
 
@@ -21,7 +21,7 @@ CHANCE = 100 / 18
 def run(script: str, home: Path, *words: str, **variables: str) -> str:
     environment = os.environ | {"AVOW_HOME": str(home), "CUDA_VISIBLE_DEVICES": ""} | variables
     command = [sys.executable, str(ROOT / "scripts" / script), *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = nursery.run(command, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

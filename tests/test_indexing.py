@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import nursery
 import pytest
 from encoders import COLOURS, ColourEncoder, picture
 from PIL import ExifTags, Image
@@ -985,10 +986,9 @@ def test_a_model_of_the_hub_is_opened_by_its_name():
 COMMAND = [sys.executable, "-m", "avow", "index"]
 
 
-def command(*words, **more):
+def command(*words):
     place = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
-    settings = {"env": os.environ | place, "capture_output": True, "text": True} | more
-    return subprocess.run([*COMMAND, *map(str, words)], **settings)
+    return nursery.run([*COMMAND, *words], env=os.environ | place)
 
 
 def test_the_command_indexes_and_tells(hostile, index):

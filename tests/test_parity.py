@@ -28,7 +28,7 @@ FAMILIES = (
     "ce_ de_ hybrid_ losses_ eval_metrics tcl_VSE tcl_SAF tcl_SGR decl_ vseinfty_ sgraf_ scan_ "
     "imram_ vsrn_ gsmn_ dive_"
 ).split()
-SLOW = ("tcl_SAF", "tcl_SGR", "sgraf_", "imram_", "gsmn_")
+SLOW = ("tcl_VSE", "tcl_SAF", "tcl_SGR", "decl_", "sgraf_", "imram_", "gsmn_")
 """Seconds each. Tests in files named oracles compare the same networks and steps."""
 
 

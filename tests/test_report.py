@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from study import SOFTMAX, made_up_study
+from tiers import long_but
 
 from avow.core.errors import BadData, MissingExtra
 from avow.reports.drawing import VARIABLES
@@ -53,6 +54,8 @@ PARTS = {
     "extremes": "examples",
 }
 FIGURES = {"calibration", "curves", "corruption", "scatter", "sizes"}
+DRAWN_ELSEWHERE = FIGURES - {"calibration"}
+"""Parts with figures that take half a second; the page of a whole study has all of them."""
 
 
 class Outline(HTMLParser):
@@ -187,7 +190,7 @@ def test_text_from_a_dataset_stays_text(report):
     assert "<reading>" not in text
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", long_but(PARTS.keys() - DRAWN_ELSEWHERE, PARTS))
 def test_a_part_alone_gives_its_section_alone(part, study, tmp_path):
     page = write_report([only(part, study)], tmp_path)
     found = Outline(page.read_text("utf-8"))

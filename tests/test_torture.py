@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import nursery
 import pytest
 from tiers import long
 
@@ -26,11 +27,11 @@ TRIES = {
     "damage": 8,
     "every_step": 14,
     "health": 5,
-    "no_traceback": 18,
+    "no_traceback": 10,
     "one_state": 90,
     "power_loss": 12,
     "shared_stores": 8,
-    "strangers_files": 14,
+    "strangers_files": 8,
     "whole_folders": 420,
 }
 """How many tries are made here; of folders, one before every operation of each way."""
@@ -44,8 +45,8 @@ FORKS: dict[str, tuple[str, ...]] = {
 """Promises that start processes, each in one of its own, with what is tried here."""
 ELSEWHERE = ("shared_stores",)
 """Promises whose short form is in `test_stores`, for every store that is there."""
-REPEATED = ("damage",)
-"""Whose short forms are `test_damage` and `test_damage_model`."""
+REPEATED = ("damage", "whole_folders")
+"""Whose short forms are `test_damage` and `test_damage_model`, and `test_files`."""
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the proofs use what Linux has")
 
 
@@ -72,6 +73,7 @@ def test_a_promise_is_kept(tmp_path, name, monkeypatch):
         with tempfile.TemporaryDirectory(dir=_runner.MEMORY) as place:
             if name == "health":
                 fill_little(Path(place) / name)
+            monkeypatch.setattr(_runner.subprocess, "run", nursery.run)
             found = _runner.in_a_process(name, Path(place), 0, count, *FORKS[name])
     else:
         module.prepare(tmp_path)

@@ -96,6 +96,21 @@ def test_a_search_is_answered(visit, address):
     calm(seen, address)
 
 
+def test_words_typed_before_the_index_is_known_stay(visit, address):
+    seen, held = visit(f"{address}/"), []
+    page = ready(seen, ".wall .look")
+    page.route("**/api/index", lambda route: held.append(route))
+    page.goto(f"{address}/")
+    serving.wait_until(lambda: page.evaluate("1") and held)
+    page.fill("#text", CAT)
+    held.pop().continue_()
+    ready(seen, ".wall .look")
+    page.unroute("**/api/index")
+    assert page.input_value("#text") == CAT
+    page.press("#text", "Enter")
+    assert "q=a+cat" in ready(seen, FOUND).url
+
+
 def test_nothing_found_is_said_and_near_misses_wait(visit, address):
     seen = asked(visit, address, ELEPHANT)
     page = ready(seen, REFUSED)

@@ -28,6 +28,8 @@ def byte_products(
 ) -> Float32[np.ndarray, "queries rows"]:
     """What every query scores with every row. threads: 0 takes one per core."""
     out = np.empty((len(queries), len(rows)), np.float32)
+    if not out.size:
+        return out
     products = _numkong_products(queries) or _numpy_products(queries)
     count = min(threads or _cores(), -(-len(rows) // _FEWEST))
     if count < 2:
@@ -52,13 +54,21 @@ def _numkong_products(queries: np.ndarray) -> Products | None:
     numkong = _numkong()
     if numkong is None:
         return None
-    packed = numkong.dots_pack(np.ascontiguousarray(queries), "int8")
+    queries = np.ascontiguousarray(queries)
+    if len(queries) == 1:
+        # packing serves several queries at once; for one it is half as slow again
 
-    def products(rows: np.ndarray, out: np.ndarray) -> None:
+        def of_one(rows: np.ndarray, out: np.ndarray) -> None:
+            numkong.cdist(queries, np.ascontiguousarray(rows), "dot", out=out)
+
+        return of_one
+    packed = numkong.dots_pack(queries, "int8")
+
+    def of_several(rows: np.ndarray, out: np.ndarray) -> None:
         scores = numkong.dots_packed(np.ascontiguousarray(rows), packed)
         np.copyto(out, np.asarray(scores).T, casting="same_kind")
 
-    return products
+    return of_several
 
 
 def _numpy_products(queries: np.ndarray) -> Products:

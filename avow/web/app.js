@@ -379,7 +379,10 @@ async function begin() {
   } catch (error) {
     if (error instanceof Offline || error.status === 401) return failed(error);
   }
-  await arrive();
+  const early = find("text").value; // typed while the index was asked for
+  const arrived = arrive();
+  if (early && document.activeElement === find("text")) find("text").value = early;
+  await arrived;
 }
 
 listen();

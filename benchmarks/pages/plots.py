@@ -82,18 +82,17 @@ def line(name: str, points: Sequence[tuple[float, Sequence[float] | None]]) -> L
     return Line(name, tuple(x for x, _ in known), tuple(seeds for _, seeds in known))
 
 
-def steps() -> Plot:
-    points = [(step, tcl_figures.swept(steps=step)) for step in tcl_figures.STEPS]
+def steps(of: tcl_figures.Sweep) -> Plot:
+    points = [(step, of.swept(steps=step)) for step in of.steps()]
     alt = "rSum of both views against the number of agreement steps"
-    return Plot(
-        "tcl-fig4-steps", alt, "agreement steps a batch, T", "rSum", (line("", points),)
-    )
+    lines = (line("", points),)
+    return Plot(f"{of.name()}-steps", alt, "agreement steps a batch, T", "rSum", lines)
 
 
-def temperatures() -> Plot:
-    points = [(float(tau), tcl_figures.swept(tau=tau)) for tau in tcl_figures.taus()]
+def temperatures(of: tcl_figures.Sweep) -> Plot:
+    points = [(float(tau), of.swept(tau=tau)) for tau in of.taus()]
     alt = "rSum of both views against the temperature of the evidence"
-    return Plot("tcl-fig4-tau", alt, "τ", "rSum", (line("", points),), logarithmic=True)
+    return Plot(f"{of.name()}-tau", alt, "τ", "rSum", (line("", points),), logarithmic=True)
 
 
 def corruption(query: str) -> Plot:
@@ -114,4 +113,8 @@ def corruption(query: str) -> Plot:
 
 
 def every() -> list[Plot]:
-    return [steps(), temperatures(), *(corruption(query) for query in tcl_figures.ASKED)]
+    sweeps = (tcl_figures.OF_TCL, tcl_figures.OF_TCVSE)
+    return [
+        *(draw(of) for of in sweeps for draw in (steps, temperatures)),
+        *(corruption(query) for query in tcl_figures.ASKED),
+    ]

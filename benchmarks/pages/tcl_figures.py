@@ -1,8 +1,8 @@
-"""Figures 4 and 5 of TCL, and its text encoders: sweeps, and u against corruption."""
+"""Figures of TCL and TcVSE, and text encoders: sweeps, and u against corruption."""
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from benchmarks.pages import figures
 from benchmarks.pages.figures import Document, fraction, several
@@ -16,8 +16,6 @@ SWEEPS, MAIN, KL, TEXTS = FILES = (
 )
 TCL, HINGE = "flickr8k/vse_infty_tcl", "flickr8k/vse_infty_hinge"
 SHORT = "+train.epochs=5+train.decay_after=4"
-STEPS = (0, 1, 2, 3, 5)
-EVIDENCE = ("exp", "relu", "softplus")
 ENCODERS = {
     "Bi-GRU": "",
     "GloVe, Bi-GRU": (
@@ -32,49 +30,81 @@ HIGHER = "higher, in a figure"
 # --- Fig. 4: steps, temperature, evidence --------------------------------------------------
 
 
-def usual_tau() -> str:
-    return str(figures.recipe(TCL)["loss"]["tau"])
+@dataclass(frozen=True)
+class Sweep:
+    """Runs of one recipe, at few and equal epochs, that differ in one setting."""
+
+    recipe: str
+    paper: str
+    item: str
+
+    def name(self) -> str:
+        """Of its pictures, such as tcl-fig4."""
+        return f"{self.paper}-{self.item.lower().replace('. ', '')}"
+
+    def usual_tau(self) -> str:
+        return str(figures.recipe(self.recipe)["loss"]["tau"])
+
+    def listed(self, setting: str) -> set[str]:
+        """Values of a setting among the runs of the item."""
+        runs = published("items")[self.paper][self.item]["recipes"]
+        return {found[1] for run in runs if (found := re.search(rf"{setting}=(\w[\w.]*)", run))}
+
+    def taus(self) -> list[str]:
+        """The recipe's own among them."""
+        return sorted({*self.listed(r"loss\.tau"), self.usual_tau()}, key=float)
+
+    def steps(self) -> list[int]:
+        return sorted(int(one) for one in self.listed(r"loss\.agreement_steps"))
+
+    def kinds(self) -> list[str]:
+        """Of evidence, the usual one first."""
+        return ["exp", *sorted(self.listed(r"loss\.evidence"))]
+
+    def swept(self, *, steps: int = 1, tau: str = "", kind: str = "exp") -> list[float] | None:
+        """rSum of every seed; one agreement step where not said."""
+        change = "" if tau in ("", self.usual_tau()) else f"+loss.tau={tau}"
+        change += "" if kind == "exp" else f"+loss.evidence={kind}"
+        run = f"{self.recipe}{change}+loss.agreement_steps={steps}{SHORT}"
+        return rsums(run, "both views", SWEEPS)
+
+    def table(self) -> str:
+        steps, taus, kinds = self.steps(), self.taus(), self.kinds()
+        parts = [
+            ("T", [str(step) for step in steps], [self.swept(steps=step) for step in steps]),
+            ("τ", [fraction(float(one), 2) for one in taus], [self.swept(tau=t) for t in taus]),
+            ("evidence", kinds, [self.swept(kind=kind) for kind in kinds]),
+        ]
+        return "\n\n".join(
+            figures.table([name, *values], [["rSum", *map(told, seeds)]])
+            for name, values, seeds in parts
+            if len(values) > 1
+        )
+
+    def claims(self) -> list[Comparison]:
+        pairs = {
+            "one agreement step is better than none": (
+                self.swept(steps=1),
+                self.swept(steps=0),
+            ),
+            "three agreement steps are better than one": (
+                self.swept(steps=3),
+                self.swept(steps=1),
+            ),
+        }
+        usual, taus = self.usual_tau(), self.taus()
+        for tau in (taus[0], *(tau for tau in taus if float(tau) > float(usual))):
+            claim = f"τ of {fraction(float(usual), 2)} is better than {fraction(float(tau), 2)}"
+            pairs[claim] = (self.swept(), self.swept(tau=tau))
+        missing = not_yet(self.paper, self.item)
+        return [
+            Comparison(claim, 1, better, worse, otherwise=missing, printed=HIGHER)
+            for claim, (better, worse) in pairs.items()
+        ]
 
 
-def taus() -> list[str]:
-    """Temperatures of the sweep, the recipe's own among them."""
-    listed = published("items")["tcl"]["Fig. 4"]["recipes"]
-    others = {found[1] for run in listed if (found := re.search(r"loss\.tau=([\d.]+)", run))}
-    return sorted({*others, usual_tau()}, key=float)
-
-
-def swept(*, steps: int = 1, tau: str = "", evidence: str = "exp") -> list[float] | None:
-    """rSum of a sweep's run; all have equal epochs, and one agreement step where not said."""
-    change = "" if tau in ("", usual_tau()) else f"+loss.tau={tau}"
-    change += "" if evidence == "exp" else f"+loss.evidence={evidence}"
-    recipe = f"{TCL}{change}+loss.agreement_steps={steps}{SHORT}"
-    return rsums(recipe, "both views", SWEEPS)
-
-
-def sweeps() -> str:
-    rows = [["T", *(str(step) for step in STEPS)]]
-    rows.append(["rSum", *(told(swept(steps=step)) for step in STEPS)])
-    rows.append(["τ", *(fraction(float(tau), 2) for tau in taus())])
-    rows.append(["rSum, T of 1", *(told(swept(tau=tau)) for tau in taus())])
-    kinds = [f"{kind}: {told(swept(evidence=kind)) or 'not run'}" for kind in EVIDENCE]
-    table = figures.table(rows[0], rows[1:])
-    return f"{table}\n\nEvidence, T of 1: {'; '.join(kinds)}."
-
-
-def sweep_claims() -> list[Comparison]:
-    missing = not_yet("tcl", "Fig. 4")
-    pairs = {
-        "one agreement step is better than none": (swept(steps=1), swept(steps=0)),
-        "three agreement steps are better than one": (swept(steps=3), swept(steps=1)),
-    }
-    usual = usual_tau()
-    for tau in (taus()[0], *(one for one in taus() if float(one) > float(usual))):
-        claim = f"τ of {fraction(float(usual), 2)} is better than {fraction(float(tau), 2)}"
-        pairs[claim] = (swept(), swept(tau=tau))
-    return [
-        Comparison(claim, 1, better, worse, otherwise=missing, printed=HIGHER)
-        for claim, (better, worse) in pairs.items()
-    ]
+OF_TCL = Sweep(TCL, "tcl", "Fig. 4")
+OF_TCVSE = Sweep("flickr8k/tcvse_tcl", "tcvse", "Fig. 6")
 
 
 # --- Fig. 5: u against corruption ----------------------------------------------------------

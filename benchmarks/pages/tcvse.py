@@ -2,7 +2,7 @@
 
 from statistics import fmean
 
-from benchmarks.pages import figures, tcl_figures
+from benchmarks.pages import figures, plots, tcl_figures
 from benchmarks.pages.figures import number
 from benchmarks.pages.verdicts import (
     Comparison,
@@ -19,11 +19,13 @@ FILES = (
     "papers/consistency",
     "papers/decl",
     "papers/uncertainty",
+    "papers/sweeps",
     "flickr8k",
     "flickr8k_methods",
 )
 TIMES = "speed_cpu_two"
 TCVSE = "flickr8k/tcvse_tcl"
+SWEEP = tcl_figures.OF_TCVSE
 OURS = {
     "SCAN": ("flickr8k/scan_i2t_hinge", "model"),
     "VSRN": ("flickr8k/vsrn_hinge", "model"),
@@ -147,10 +149,13 @@ def sections() -> list[str]:
         tcl_figures.what_decides(TCVSE),
         claims_table(corruption_claims()),
         "## Fig. 6: temperature and agreement steps",
-        "Run with VSE∞, whose loss is the same: "
-        "[Fig. 4](tcl.md#fig-4-agreement-steps-temperature-and-evidence) of TCL. With TcVSE "
-        "itself most of it waits in the queue: `python -m benchmarks.quality.paper_queue "
-        "--only tcvse_tcl --features DIR`.",
+        "rSum of both views averaged (seeds), TcVSE; few and equal epochs, one agreement step "
+        "where temperatures are compared. VSE∞ under the same loss, with kinds of evidence: "
+        "[Fig. 4](tcl.md#fig-4-agreement-steps-temperature-and-evidence) of TCL.",
+        SWEEP.table(),
+        plots.steps(SWEEP).shown(),
+        plots.temperatures(SWEEP).shown(),
+        claims_table(SWEEP.claims()),
     ]
 
 
