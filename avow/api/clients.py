@@ -12,6 +12,7 @@ import time
 from array import array
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class Address:
     is_loopback: bool
 
 
+@lru_cache(maxsize=4096)  # asked at every connection
 def address_of(host: str) -> Address:
     address = _parsed(host)
     if address is None:

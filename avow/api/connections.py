@@ -16,7 +16,6 @@ import math
 import signal
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable
 from types import FrameType
 from typing import cast
@@ -30,6 +29,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from avow.api.clients import Proxies, address_of
 from avow.api.limits import Limits
 from avow.api.requests import HEADER, id_of, new_id
+from avow.api.room import Room
 from avow.api.service import Service
 
 _GOODBYE = 3  # seconds that open connections get to finish
@@ -44,7 +44,11 @@ def server_of(app: FastAPI, started: Callable[[], None] = lambda: None) -> "Serv
     started: called when it takes requests.
     """
     service = app.state.service
-    bounds = {"limits": service.limits, "proxies": service.proxies}
+    bounds = {
+        "limits": service.limits,
+        "proxies": service.proxies,
+        "room": Room(service.limits),
+    }
     config = uvicorn.Config(
         app,
         http=type("LimitedConnection", (Connection,), bounds),
@@ -98,38 +102,42 @@ class Connection(H11Protocol):
 
     limits = Limits()
     proxies = Proxies()
+    room: "Room[Connection]" = Room(limits)
     _timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
     _phase = ""
     _end = 0.0  # when a body has to be complete, by the loop's clock
-    heard = 0.0
-    """When the client last sent something."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.heard = self.loop.time()
         host = self.client[0] if self.client else ""
         self.address = address_of(host)
         # a proxy brings many people, and so does whatever runs on this machine
-        self.brings_many = self.address.is_loopback or host in self.proxies
-        if self._has_room():
+        brings_many = self.address.is_loopback or host in self.proxies
+        stays, other = self.room.enter(self, brings_many)
+        if other is not None:
+            other._end_with(503, _FULL)
+        if stays:
             self._watch()
         else:
             self._end_with(503, _FULL)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timers()
+        self.room.leave(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        self.heard = self.loop.time()
+        self.room.heard(self)
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self.is_leaving:
+            self.room.leave(self)
         self._watch()
 
     def pause_writing(self) -> None:
@@ -147,6 +155,10 @@ class Connection(H11Protocol):
         """Whether the next step is the client's: to send the rest, or to read."""
         sending = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
         return sending or self.flow.write_paused
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.transport.is_closing()
 
     # --- deadlines -----------------------------------------------------------------------
 
@@ -196,31 +208,10 @@ class Connection(H11Protocol):
         self._stop_timer()
         self._stop_write_timer()
 
-    # --- room ----------------------------------------------------------------------------
-
-    def _has_room(self) -> bool:
-        """Whether this connection may stay; others may have to go for it."""
-        others: list[Connection] = [
-            connection
-            for connection in self.connections
-            if isinstance(connection, Connection)
-            and connection is not self
-            and not connection.transport.is_closing()
-        ]
-        same = [connection for connection in others if connection.address == self.address]
-        most = self.limits.connections
-        if not self.brings_many:
-            most = min(most, self.limits.connections_per_client)
-        if len(same) >= most:
-            return _close_one(same)
-        if len(others) >= self.limits.connections:
-            count = Counter(connection.address for connection in others)
-            return _close_one(sorted(others, key=lambda connection: -count[connection.address]))
-        return True
-
     def _end_with(self, status: int, sentence: str) -> None:
         """Close, with a sentence for a request that was begun and not answered yet."""
         self._stop_timers()
+        self.room.leave(self)
         phase = self._expected()
         unanswered = phase == "body" and not self.cycle.response_started
         if phase == "headers" or unanswered:
@@ -236,17 +227,3 @@ class Connection(H11Protocol):
             self.transport.abort()  # what is written would wait for the reader
         else:
             self.transport.close()
-
-
-def _close_one(candidates: list[Connection]) -> bool:
-    """Close the waiting connection, of the client that has most, that was silent longest."""
-    waiting = [connection for connection in candidates if connection.is_waiting]
-    if not waiting:
-        return False
-    first = waiting[0].address
-    oldest = min(
-        (connection for connection in waiting if connection.address == first),
-        key=lambda connection: connection.heard,
-    )
-    oldest._end_with(503, _FULL)
-    return True

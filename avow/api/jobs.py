@@ -9,6 +9,7 @@ from threading import Event, Lock, Thread
 from avow.api.answers import JobAnswer, JobState
 from avow.api.refusals import Refusal
 from avow.core.errors import AvowError
+from avow.core.priority import SCAN, step_back
 from avow.retrieval.store.report import Progress
 
 KEPT = 20
@@ -91,6 +92,7 @@ class JobList:
             job.done, job.total = progress.done, progress.total
             job.says = progress.in_words() or "Reading what is new."
 
+        step_back(SCAN)
         try:
             says = self._scan(job.folders, note, job.stop.is_set)
             state: JobState = "cancelled" if job.stop.is_set() else "done"

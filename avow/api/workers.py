@@ -3,7 +3,8 @@
     full -> 503, come back      too slow -> 504, gone on without you
 
 A search cannot be broken off in the middle. One that took too long keeps its place until
-it has ended, so that slow searches make the server busy and never many at once.
+it has ended, so that slow searches make the server busy and never many at once. Threads have a
+lower priority than the event loop, which so answers whatever they do.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from threading import Lock
 from typing import ParamSpec, TypeVar
 
 from avow.api.refusals import Refusal
+from avow.core.priority import WORK, step_back
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,7 +37,9 @@ class Workers:
 
     def open(self) -> None:
         """Begin, or begin again after `close`: an application may be started anew."""
-        self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="avow-search")
+        self._pool = ThreadPoolExecutor(
+            self._at_once, "avow-search", initializer=step_back, initargs=(WORK,)
+        )
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         self._enter()

@@ -18,6 +18,7 @@ import typer
 import avow
 from avow.cli._plain_values import PlainCommand, PlainGroup
 from avow.core.errors import AvowError, BadQuery, training_half
+from avow.core.priority import SCAN, step_back
 
 COMMANDS = (
     *("index", "search", "similar", "explain", "serve", "mcp", "watch", "status", "calibrate"),
@@ -83,6 +84,8 @@ def main() -> None:
     typed = sys.argv[1:2]
     if typed in (["search"], ["similar"], ["status"]):
         gc.disable()  # it ends soon: a collection would only walk over what was imported
+    if typed in (["index"], ["watch"]):
+        step_back(SCAN)  # a server beside it goes first
     try:
         with training_half("This command"):
             known = bool(typed) and typed[0] in COMMANDS

@@ -1,0 +1,117 @@
+"""Room for connections, and who goes first: what keeps health quick under any load."""
+
+import asyncio
+import gc
+import os
+import socket
+import sys
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+from fastapi import FastAPI
+from serving import LONG
+
+import avow.cli
+from avow.api import connections
+from avow.api.clients import Address
+from avow.api.jobs import JobList
+from avow.api.limits import Limits
+from avow.api.room import Room
+from avow.api.workers import Workers
+from avow.cli import serve
+from avow.core.priority import SCAN, WORK
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities")
+ONE, OTHER = Address("192.0.2.1", False), Address("192.0.2.2", False)
+
+
+@dataclass(eq=False)
+class Guest:
+    address: Address = ONE
+    waits: bool = True
+    is_leaving: bool = False
+    looked_at: list[int] = field(default_factory=list)
+
+    @property
+    def is_waiting(self) -> bool:
+        self.looked_at.append(1)
+        return self.waits
+
+
+def full(*guests, **limits):
+    room = Room(Limits(**{"connections": len(guests), "connections_per_client": 64, **limits}))
+    for guest in guests:
+        assert room.enter(guest, brings_many=True) == (True, None)
+    for guest in guests:
+        guest.looked_at.clear()
+    return room
+
+
+def test_room_is_found_without_looking_at_everybody():
+    guests = [Guest() for _ in range(200)]
+    room = full(*guests)
+    for guest in guests[:5]:
+        room.heard(guest)
+    for place in range(5, 100):
+        new = Guest()
+        assert room.enter(new, brings_many=True) == (True, guests[place])
+        assert len(room) == 200
+    assert sum(len(guest.looked_at) for guest in guests) < 1000  # not 200 each time
+
+
+def test_whoever_is_served_or_goes_anyway_is_not_closed():
+    served, leaving, waiting = Guest(waits=False), Guest(is_leaving=True), Guest()
+    room = full(served, leaving, waiting)
+    assert room.enter(Guest(waits=False), brings_many=True) == (True, None)
+    assert room.enter(Guest(waits=False), brings_many=True) == (True, waiting)
+    assert room.enter(Guest(), brings_many=True) == (False, None)
+    assert len(room) == 3
+    room.leave(served)
+    room.leave(served)
+    assert len(room) == 2 and room.enter(Guest(), brings_many=True) == (True, None)
+
+
+def test_a_client_at_its_share_and_the_one_with_most_make_room():
+    own, others = Guest(), [Guest(OTHER), Guest(OTHER)]
+    room = full(own, *others, connections_per_client=1)
+    assert room.enter(Guest(), brings_many=False) == (True, own)
+    assert room.enter(Guest(), brings_many=True) == (True, others[0])
+    third = Guest(Address("192.0.2.3", False), waits=False)
+    room.heard(third)  # not here: nothing happens
+    assert room.enter(third, brings_many=False)[0] and len(room) == 3
+
+
+@linux
+def test_work_and_scans_let_the_event_loop_go_first():
+    here, pool = os.nice(0), Workers(1, 1, 60.0)
+    assert asyncio.run(pool.run(os.nice, 0)) == min(19, here + WORK)
+    pool.close()
+    seen, done = [], threading.Event()
+    JobList(lambda *_: str(seen.append(os.nice(0))), done.set).start(["a"])
+    assert done.wait(LONG) and seen == [min(19, here + SCAN)]
+    assert os.nice(0) == here
+
+
+@linux
+@pytest.mark.parametrize("word, levels", [("index", SCAN), ("watch", SCAN), ("search", 0)])
+def test_commands_that_index_step_back(word, levels, monkeypatch):
+    asked = []
+    monkeypatch.setattr(avow.cli, "step_back", asked.append)
+    monkeypatch.setattr(sys, "argv", ["avow", word, "--help"])
+    with pytest.raises(SystemExit):
+        avow.cli.main()
+    assert sum(asked) == levels
+
+
+def test_a_server_keeps_what_is_loaded_out_of_collections(monkeypatch):
+    frozen, loaded = [], [[number] for number in range(5000)]
+
+    class Server:
+        def run(self, sockets):
+            frozen.append(gc.get_freeze_count())
+
+    monkeypatch.setattr(connections, "server_of", lambda app: Server())
+    before = gc.get_freeze_count()
+    serve.run(FastAPI(), socket.create_server(("127.0.0.1", 0)))
+    assert frozen[0] >= before + len(loaded)
