@@ -7,6 +7,9 @@ the summary names it.
 
 import os
 import shutil
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,21 +68,48 @@ def chromium() -> str | None:
     return named or next(filter(None, map(shutil.which, NAMES)), None)
 
 
-# A module at a time: as long as it is open its event loop runs in this thread, where no
-# other test could then start one of its own.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+STARTED = """
+import sys
+from playwright.sync_api import sync_playwright
+
+path, port, patient = sys.argv[1:]
+with sync_playwright() as driver:
+    # root may not use the sandbox, and the pages are our own
+    flags = ["--no-sandbox", "--disable-dev-shm-usage", f"--remote-debugging-port={port}"]
+    opened = driver.chromium.launch(executable_path=path, args=flags, timeout=float(patient))
+    print("ready", flush=True)
+    sys.stdin.read()
+    opened.close()
+"""
+"""A process that keeps a browser until its input ends: starting one takes three seconds."""
+
+
+@pytest.fixture(scope="session")
+def chromium_at() -> Iterator[str]:
+    """The address of one browser for all modules of this process."""
     path = chromium()
     if path is None:
         pytest.skip(MISSING)
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        # root may not use the sandbox, and the pages are our own
-        opened = driver.chromium.launch(
-            executable_path=path,
-            args=["--no-sandbox", "--disable-dev-shm-usage"],
-            timeout=PATIENT,
-        )
+    pytest.importorskip("playwright.sync_api")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", STARTED, path, str(port), str(PATIENT)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as keeper:
+        assert keeper.stdin is not None and keeper.stdout is not None
+        assert keeper.stdout.readline() == "ready\n"
+        yield f"http://127.0.0.1:{port}"
+        keeper.stdin.close()
+
+
+# A module at a time: as long as it is open its event loop runs in this thread, where no
+# other test could then start one of its own.
+@pytest.fixture(scope="module")
+def browser(chromium_at: str) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        opened = driver.chromium.connect_over_cdp(chromium_at, timeout=PATIENT)
         yield opened
         opened.close()
 

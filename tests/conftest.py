@@ -10,6 +10,8 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
+from functools import cache
+from types import ModuleType
 
 import checked_shapes
 import pytest
@@ -19,16 +21,18 @@ gc.disable()  # until all is collected: what is imported stays
 
 import nursery  # noqa: E402
 import shipped_networks  # noqa: E402
-from browser import browser, pages, visit  # noqa: E402
+from browser import browser, chromium_at, pages, visit  # noqa: E402
 from databases import away, milvus_lite, milvus_server, server  # noqa: E402
-from forked import pytest_addoption, pytest_runtestloop  # noqa: E402
+from forked import TOGETHER, pytest_addoption, pytest_runtestloop  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
+from avow.core import folder  # noqa: E402
 from avow.retrieval.encoders import onnx  # noqa: E402
 
 __all__ = [  # fixtures and hooks
     "away",
     "browser",
+    "chromium_at",
     "milvus_lite",
     "milvus_server",
     "pages",
@@ -39,7 +43,8 @@ __all__ = [  # fixtures and hooks
 ]
 
 TIERS = ("data", "browser")
-LASTING = ("slow", "browser")
+SERVED = ("test_api", "test_api_fuzz")
+"""Files without pages whose tests ask the same index."""
 RAN = ("passed", "failed", "xfailed", "xpassed")
 LONG = "AVOW_LONG_TESTS"
 """Set by `make test-long`: more examples of every property, and the tests marked `long`."""
@@ -95,6 +100,29 @@ def networks_opened_once(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
+def folders_listed_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The parts in a folder of the package are listed when one is built: a tenth of building
+    a small one. Here they are listed again when the folder has changed.
+    """
+    if request.module.__name__ == "test_folder":
+        yield
+        return
+    names = folder.names
+
+    @cache
+    def listed(package: ModuleType, _: tuple[int, ...]) -> tuple[str, ...]:
+        return tuple(names(package))
+
+    def once(package: ModuleType) -> list[str]:
+        changed = tuple(os.stat(place).st_mtime_ns for place in package.__path__)
+        return list(listed(package, changed))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder, "names", once)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
 def products_as_ever() -> Iterator[None]:
     """A training leaves products as exact as its recipe asks; the next file has exact ones.
 
@@ -110,7 +138,14 @@ def products_as_ever() -> Iterator[None]:
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what an audit does with probabilities: good ones take it a second."""
-    monkeypatch.setattr("avow.audit.wrong_pairs.TREES", 5)
+    monkeypatch.setattr("avow.audit.wrong_pairs.TREES", 2)
+
+
+@pytest.fixture
+def some_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that wrong pairs are found: plain ones are, with a third of the trees."""
+    if not os.environ.get(LONG):
+        monkeypatch.setattr("avow.audit.wrong_pairs.TREES", 25)
 
 
 @pytest.fixture(scope="module")
@@ -147,9 +182,15 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Files that take long first: workers that take file after file then end together.
-    long = {item.path for item in items if any(map(item.get_closest_marker, LASTING))}
-    items.sort(key=lambda item: item.path not in long)
+    # Files that take long first: workers that take file after file then end together. Before
+    # them those with pages, which share a browser, and often an index that a server shows.
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    shown = {item.path for item in items if item.get_closest_marker("browser")}
+    shown |= {item.path for item in items if item.path.stem in SERVED}
+    items.sort(key=lambda item: (item.path not in shown, item.path not in long))
+    for item in items:
+        if item.path in shown:
+            item.stash[TOGETHER] = "pages"
     # A report has no markers, only keywords, and a folder's name is a keyword too:
     # everything in tests/data/ would count. Properties travel with the report.
     for item in items:

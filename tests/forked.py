@@ -12,13 +12,15 @@ import os
 import struct
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 import pytest
 
+TOGETHER = pytest.StashKey[str]()
+"""What files share that takes long to make: where there are two processes, one makes it."""
 _NUMBER = struct.Struct("i")
 _CONTEXT = multiprocessing.get_context("fork") if sys.platform != "win32" else None
 
@@ -37,13 +39,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    files = [list(group) for _, group in groupby(session.items, key=lambda item: item.path)]
-    workers = min(session.config.option.forks, len(files))
+    workers = session.config.option.forks
+    files = _files(session.items, together=workers == 2)
+    workers = min(workers, len(files))
     unusual = session.config.option.collectonly or session.config.option.usepdb
     if workers < 2 or unusual or session.testsfailed:  # of the collection
         return None
     _Run(session, files).with_workers(workers)
     return True
+
+
+def _files(items: Sequence[pytest.Item], together: bool) -> list[list[pytest.Item]]:
+    """Tests that one process runs behind each other: those of a file, or of several."""
+
+    def place(item: pytest.Item) -> Hashable:
+        return item.stash.get(TOGETHER, item.path) if together else item.path
+
+    return [list(group) for _, group in groupby(items, key=place)]
 
 
 class _Run:

@@ -97,7 +97,10 @@ def _do(words: list[str], env: dict[str, str], out: str, err: str) -> NoReturn:
     checked_shapes.stop()
     warnings.resetwarnings()
     logging.getLogger().handlers.clear()
-    os._exit(_ended(words))
+    code = _ended(words)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def _ended(words: list[str]) -> int:
@@ -119,7 +122,4 @@ def _ended(words: list[str]) -> int:
     except BaseException:
         traceback.print_exc()
         return 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
     return 0

@@ -147,6 +147,7 @@ def test_few_pairs_are_judged_too(pairs):
     assert 0.05 < found.share < 0.3
 
 
+@pytest.mark.usefixtures("some_trees")
 def test_captions_astray_alone_come_before_images_astray():
     """Looked for alone, single wrong captions rank above those of wrong images."""
     truth = np.repeat(np.arange(90), 5)
@@ -383,6 +384,7 @@ def stored(slipped, tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.usefixtures("some_trees")
 def test_the_packaged_model_finds_slipped_captions(slipped, stored, tmp_path):
     """In somebody's own pictures, without any training."""
     command = ["audit", str(slipped[0]), "--run", "default", "--features", str(stored)]
