@@ -749,3 +749,23 @@ def test_rows_that_became_fewer_are_verified_anew(tmp_path):
     overwrite(rows.path, 0, b"\1\2\3\4")
     with pytest.raises(WrongIndex, match="is damaged in rows 0 to"):
         row_blocks.Blocks(rows, rows.read(4), noted[4], before).check()
+
+
+def test_rows_that_the_file_does_not_have_are_told(tmp_path):
+    rows = Rows(tmp_path / "vectors.0", 3)
+    rows.path.write_bytes(bytes(3 * rows.row_bytes))
+    with pytest.raises(WrongIndex, match=r"has 36 bytes\. Expected at least 48; it was"):
+        rows.read(4)
+    assert rows.read(3).shape == (3, 3)
+
+
+def test_checksums_of_generations_to_keep_stay(tmp_path):
+    link = sqlite3.connect(":memory:")
+    link.execute("CREATE TABLE blocks (model TEXT, generation INTEGER)")
+    kept = [("one", 1), ("one", 3), ("other", 2)]
+    link.executemany("INSERT INTO blocks VALUES (?, ?)", [*kept, ("one", 2)])
+    row_blocks.forget(link, "one", keep=[1, 3])
+    left = "SELECT model, generation FROM blocks ORDER BY model, generation"
+    assert link.execute(left).fetchall() == kept
+    row_blocks.forget(link, "one")
+    assert link.execute(left).fetchall() == [("other", 2)]

@@ -191,6 +191,16 @@ def test_a_full_disk_keeps_the_file_that_was_there(tmp_path, monkeypatch):
     assert path.read_text() == "old" and written(tmp_path) == ["note"]
 
 
+@pytest.mark.parametrize(
+    "words", ["inline_container.cc:664, unexpected pos", "I/O error: No space left on device"]
+)
+def test_a_full_disk_is_known_by_the_words_of_other_libraries(tmp_path, words):
+    with pytest.raises(NoRoom), files.room_needed(tmp_path):
+        raise RuntimeError(words)
+    with pytest.raises(RuntimeError, match="another"), files.room_needed(tmp_path):
+        raise RuntimeError("another")
+
+
 def test_a_new_folder_lasts_with_all_above_it(tmp_path, monkeypatch):
     """A name is on the disk once the folder that holds it was synced."""
     synced: list[Path] = []

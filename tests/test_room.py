@@ -104,7 +104,8 @@ def test_commands_that_index_step_back(word, levels, monkeypatch):
     assert sum(asked) == levels
 
 
-def test_a_server_keeps_what_is_loaded_out_of_collections(monkeypatch):
+def test_a_server_lets_neither_collections_nor_threads_hold_it_up(monkeypatch):
+    interval = sys.getswitchinterval()
     frozen, loaded = [], [[number] for number in range(5000)]
 
     class Server:
@@ -115,3 +116,5 @@ def test_a_server_keeps_what_is_loaded_out_of_collections(monkeypatch):
     before = gc.get_freeze_count()
     serve.run(FastAPI(), socket.create_server(("127.0.0.1", 0)))
     assert frozen[0] >= before + len(loaded)
+    assert sys.getswitchinterval() == pytest.approx(min(interval, 0.001))
+    sys.setswitchinterval(interval)

@@ -13,11 +13,12 @@ from scipy.stats import binom
 from avow.core.errors import BadData
 from avow.core.places import packaged_folder
 from avow.core.queries import QueryBatch
+from avow.trust.coherence import one_of_first, one_of_some
 from avow.trust.conformal_sets import conformal_limit
 from avow.trust.gallery_sampling import ScoredQueries, deal, draw
 from avow.trust.policy import Policy
 from avow.trust.probability import COMMON, LOG_WORDS, ONE_WORD, of_query
-from avow.trust.risk_control import promise
+from avow.trust.risk_control import promise, promise_on_average
 from avow.trust.top_k import PLAIN, describe, summarise, summarise_best
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -182,3 +183,36 @@ def test_what_is_usual_for_the_sample_alone_changes_nothing():
     assert plain.names == half.names == PLAIN
     np.testing.assert_array_equal(describe(half), describe(plain))
     np.testing.assert_allclose(plain.log_sum, np.log(np.exp(sampled / 0.05).sum(1)), rtol=1e-5)
+
+
+def test_some_hits_are_no_more_probable_than_anything_and_no_less_than_the_best():
+    some = np.array([0.2, 0.5])
+    for anything, wanted in ((1.0, 0.6), (0.55, 0.55), (0.3, 0.5)):
+        assert one_of_some(some, 1.0, anything) == pytest.approx(wanted)
+
+
+def test_hits_that_exclude_each_other_are_at_most_certain():
+    found = one_of_first(np.array([[0.8, 0.7]]), np.array([2.0]))
+    assert found == pytest.approx(np.array([[0.8, 1.0]]))
+
+
+def test_a_promise_on_average_may_be_of_the_first_answer_alone():
+    """Of four queries one wrong answer is bearable at 2/5: the second mistake is too much."""
+    confidence = np.array([0.9, 0.8, 0.7, 0.6])
+    made = promise_on_average(confidence, np.array([True, True, False, False]), 0.4)
+    assert (made.threshold, made.answered, made.wrong) == (0.9, 1, 1)
+    none = promise_on_average(confidence, np.array([True, True, False, False]), 0.3)
+    assert (none.threshold, none.answered, none.wrong) == (None, 0, 0)
+
+
+def test_a_promise_holds_where_chance_and_level_are_equal():
+    made = promise(np.array([0.9]), np.array([False]), 0.5, 0.5, starts=1)
+    assert (made.threshold, made.answered) == (0.9, 1)
+
+
+def test_queries_that_are_told_to_be_the_same_are_one_group():
+    match = np.eye(3, dtype=bool)
+    same = np.array([0, 0, 1])
+    scored = ScoredQueries(np.zeros((1, 3, 3), np.float32), match, 0, same=same)
+    assert scored.groups.tolist() == [0, 0, 1]
+    assert scored.queries(np.array([1, 2])).groups.tolist() == [0, 1]

@@ -46,6 +46,7 @@ TESTS = (
     *("trust_seldom", "trust"),
 )
 """Files of tests that are about these modules."""
+_SAME_LENGTH = "both have the same length"
 _ANY_NEGATIVE = "numpy takes every negative length for the one that is left"
 EQUIVALENT: dict[str, str] = {
     "core/background: line 51, 11: top is None or log_sum is None, and/or": (
@@ -62,6 +63,18 @@ EQUIVALENT: dict[str, str] = {
     ),
     "retrieval/store/row_checksums: line 38, 57: True becomes False": (
         "SQLite may compute a checksum again that it has"
+    ),
+    "indexes/exact: line 255, 7: width < k, LtE": "only how many rows are compared again",
+    "retrieval/store/row_blocks: line 135, 11: len(blocks) < _MANY, LtE": (
+        "only whether threads share the work"
+    ),
+    "retrieval/store/row_blocks: line 140, 67: True becomes False": _SAME_LENGTH,
+    "trust/top_k: line 315, 65: True becomes False": _SAME_LENGTH,
+    "trust/gallery_sampling: line 258, 71: 0 becomes 1": "one more group, which is empty",
+    "trust/gallery_sampling: line 266, 35: 1 becomes 2": "no gallery has a negative number",
+    "trust/risk_control: line 128, 35: 1 becomes 2": "there is always a query",
+    "trust/risk_control: line 201, 11: wrong <= alpha * answered, Lt": (
+        "where both sides are equal the p-value is larger than any delta this is used for"
     ),
     "trust/evidence_sum: line 222, 11: gram + ridge * np.eye(basis.shape[1]), Sub": (
         "1e-9 keeps the matrix regular with either sign"

@@ -207,7 +207,7 @@ def _is_closed(link: socket.socket) -> bool:
         return True
 
 
-def searches(place: Path, port: int, ready: Any, end: Any) -> None:
+def searches(place: Path, port: int, ready: Any, end: Any, clients: int = CLIENTS) -> None:
     listed = json.loads(asked(port, "/api/items?limit=200")[1])["items"]
     numbers = [item["id"] for item in listed]
 
@@ -217,7 +217,7 @@ def searches(place: Path, port: int, ready: Any, end: Any) -> None:
             return asked(port, f"/api/items/{number}/thumbnail?size={256 + turn % 3 * 256}")[0]
         return asked(port, f"/api/search?text=query+{client}+{turn}&k=50")[0]
 
-    _clients(CLIENTS, port, ready, end, ask)
+    _clients(clients, port, ready, end, ask)
 
 
 def _clients(

@@ -5,6 +5,7 @@ import shutil
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from benchmarks.torture._batch import Batch
 PROMISE = "Health is told and there is no 5xx but 503, whatever runs; how soon is measured."
 PROOF = (
     "A server with pictures and a table of texts is asked for `/api/health` over new "
-    "connections, while others search and fetch thumbnails, filter at the limit of the "
+    "connections, while fifty others search and fetch thumbnails, filter at the limit of the "
     "cost, send opinions, leave three hundred connections half open, and a writer indexes the "
     "folder again and again. The clients stand for other machines, so their processes have the "
     "lowest priority; the writer has that of `avow watch`. No answer, or a 5xx other than 503, "
@@ -25,6 +26,7 @@ PROOF = (
 )
 WANTED, BATCH = 5000, 250
 PICTURES, TEXTS = 20, 20_000
+SEARCHERS = 40  # with those who filter and have opinions, fifty clients
 LIMITS_MS = (5, 10, 25, 50, 100, 250, 1000)
 _OTHERS = 19  # levels of priority that clients step back: those of other machines take no time
 _SPAWN = multiprocessing.get_context("spawn")
@@ -132,7 +134,7 @@ def _opinions(place: Path, port: int, ready: Any, end: Any) -> None:
 
 
 LOADS: dict[str, Any] = {
-    "searches": server_health.searches,
+    "searches": partial(server_health.searches, clients=SEARCHERS),
     "filter": server_health.costly_filter,
     "half_open": server_health.half_open,
     "opinions": _opinions,
