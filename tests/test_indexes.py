@@ -436,3 +436,12 @@ def test_an_engine_that_lags_behind_its_rows_answers_as_they_do(monkeypatch, at_
     wanted = plain(ids[live], vectors[live], some(3, 2), 7)
     assert found[0].tolist() == wanted[0].tolist()
     np.testing.assert_allclose(found[1], wanted[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_rows_have_the_precision_that_was_asked_for(half):
+    index, third = Exact(2, half=half), np.array([[1 / 3, 0]], np.float32)
+    index.add(np.array([5]), third)
+    ids, scores = index.search(np.array([[1, 0]], np.float32), 1)
+    wanted = third[0, 0].astype(np.float16) if half else third[0, 0]
+    assert ids.tolist() == [[5]] and scores[0, 0] == np.float32(wanted)
