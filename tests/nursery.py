@@ -58,7 +58,8 @@ def run(
     """What `subprocess.run` of a Python command gives, its output as text."""
     if os.getpid() not in _ASKED:
         kept = {} if "stdout" in others else {"capture_output": True}
-        return _started(command, env=env, cwd=cwd, **{"text": True, **others, **kept})
+        words = [str(word) for word in command]
+        return _started(words, env=env, cwd=cwd, **{"text": True, **others, **kept})
     asks, tells = _ASKED[os.getpid()]
     words = [str(word) for word in command[1:]]
     with tempfile.TemporaryDirectory() as home:
