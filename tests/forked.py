@@ -88,6 +88,8 @@ class _Run:
                 worker.process.terminate()
                 worker.process.join()
             os.close(self._waiting)
+            if (capture := _capture(self._session.config)) is not None:
+                capture.read_global_capture()  # what came from tests is told with them
 
     def _start(self, first: list[pytest.Item]) -> None:
         """A process that begins with the tests in `first`, which nobody else runs."""
@@ -156,13 +158,18 @@ class _Run:
             yield from self._files[_NUMBER.unpack(number)[0]]
 
 
+def _capture(config: pytest.Config) -> Any:
+    """What keeps the output of tests, unless nobody does."""
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    return capture if capture is not None and capture.is_globally_capturing() else None
+
+
 def _capture_alone(config: pytest.Config) -> None:
     """What tests print went to one file of all processes otherwise.
 
     That file stays open: whoever was imported may have kept `sys.stderr`.
     """
-    capture = config.pluginmanager.get_plugin("capturemanager")
-    if capture is not None and capture.is_globally_capturing():
+    if (capture := _capture(config)) is not None:
         capture.suspend(in_=True)
         _SHARED.append(capture._global_capturing)
         capture._global_capturing = None

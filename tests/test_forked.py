@@ -10,12 +10,15 @@ import pytest
 
 FILES = {
     "test_one.py": """
-        import os, pathlib, warnings
+        import os, pathlib, sys, warnings
+        KEPT = sys.stderr
         pathlib.Path(f"collected-{os.getpid()}").touch()
         def test_passes(tmp_path): pathlib.Path("first").write_text(str(tmp_path))
         def test_fails(): print("told"); assert False
         def test_ends_its_process(): os._exit(3)
-        def test_after_it(): warnings.warn("a warning")
+        def test_after_it():
+            print("to nobody", file=KEPT, flush=True)
+            warnings.warn("a warning")
     """,
     "test_two.py": """
         import pathlib, time, pytest
@@ -59,14 +62,14 @@ def run(folder: Path, *options: str) -> str:
         command, cwd=folder, env=about, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 def test_every_test_is_run_once_and_told(told):
     _, text = told
     assert "2 failed, 4 passed, 1 skipped, 1 warning" in text
     assert "FAILED test_one.py::test_fails" in text
-    assert "told" in text and "not told" not in text
+    assert "told" in text and "not told" not in text and "to nobody" not in text
     assert "a reason" in text and "a warning" in text
 
 
