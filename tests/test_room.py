@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from fastapi import FastAPI
@@ -18,6 +19,7 @@ from avow.api.clients import Address
 from avow.api.jobs import JobList
 from avow.api.limits import Limits
 from avow.api.room import Room
+from avow.api.turns import Turns
 from avow.api.workers import Workers
 from avow.cli import serve
 from avow.core.priority import SCAN, WORK
@@ -118,3 +120,28 @@ def test_a_server_lets_neither_collections_nor_threads_hold_it_up(monkeypatch):
     assert frozen[0] >= before + len(loaded)
     assert sys.getswitchinterval() == pytest.approx(min(interval, 0.001))
     sys.setswitchinterval(interval)
+
+
+def test_requests_begin_one_at_each_look_of_the_loop():
+    turns, begun = Turns(), []
+
+    async def ask(number):
+        await turns.wait()
+        begun.append(number)
+
+    async def crowd():
+        tasks = [asyncio.create_task(ask(number)) for number in range(6)]
+        seen = []
+        for look in range(20):
+            await asyncio.sleep(0)
+            seen.append(len(begun))
+            if look == 0:
+                tasks[3].cancel()
+        await asyncio.wait(tasks)
+        return seen
+
+    for _ in range(2):  # another loop has its own turns
+        begun.clear()
+        seen = asyncio.run(crowd())
+        assert begun == [0, 1, 2, 4, 5]
+        assert seen[0] == 1 and max(b - a for a, b in pairwise(seen)) == 1

@@ -26,6 +26,7 @@ from avow.api.clients import Proxies, Rates, address_of, without_port
 from avow.api.limits import Limits
 from avow.api.logs import LOG
 from avow.api.refusals import Refusal, refusal_response
+from avow.api.turns import Turns
 
 COOKIE = "avow_token"
 _OURS = "The server made a mistake of its own; its log says which."
@@ -63,11 +64,14 @@ class Guard:
         self.token = token
         self.hosts = {without_port(host) for host in (*hosts, *own_names())}
         self.limits = limits
+        self.turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if scope["path"] not in OPEN:
+            await self.turns.wait()
         send = _with_headers(send)
         response = self._stopped(scope)
         if response is not None:
