@@ -91,7 +91,7 @@ def test_the_first_failure_can_be_the_last(told):
 
 COMMAND = """
 import os, sys, threading
-os.fsync(1)  # the real one
+assert os.fsync.__name__ == "fsync"  # which tests replace
 print(sys.argv[1:], os.environ["TOLD"], threading.active_count(), "torch" in sys.modules)
 sys.exit(int(sys.argv[1]))
 """
