@@ -19,7 +19,7 @@ import pytest
 checked_shapes.install()  # before anything imports the package
 gc.disable()  # until all is collected: what is imported stays
 
-import nursery  # noqa: E402
+import forked_commands  # noqa: E402
 import shipped_networks  # noqa: E402
 from browser import browser, chromium_at, pages, visit  # noqa: E402
 from databases import away, milvus_lite, milvus_server, server  # noqa: E402
@@ -168,7 +168,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """A deadlock that holds the interpreter cannot be ended from inside it."""
-    nursery.prepare()
+    forked_commands.prepare()
     faulthandler.dump_traceback_later(HANGS, exit=True, file=item.config.stash[_STDERR])
     try:
         return (yield)

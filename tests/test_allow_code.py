@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import nursery
+import forked_commands
 import pytest
 import torch
 from encoders import ColourEncoder
@@ -107,7 +107,9 @@ def test_the_command_line_does_not_import_it(gift):
     (gift.parent / "photos").mkdir()
     words = ["index", "photos", "--index", "index", "--model", "gift"]
     about = os.environ | {"PYTHONPATH": str(Path(avow.__file__).parents[1])}
-    done = nursery.run([sys.executable, "-m", "avow", *words], cwd=gift.parent, env=about)
+    done = forked_commands.run(
+        [sys.executable, "-m", "avow", *words], cwd=gift.parent, env=about
+    )
     assert done.returncode == 1 and not (gift / "ran").exists()
     assert done.stderr.startswith("avow: The module 'gift.evil' is not part of Avow")
 

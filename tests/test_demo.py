@@ -6,7 +6,7 @@ import runpy
 import sys
 from pathlib import Path
 
-import nursery
+import forked_commands
 import pytest
 from typer.testing import CliRunner
 
@@ -21,7 +21,7 @@ CHANCE = 100 / 18
 def run(script: str, home: Path, *words: str, **variables: str) -> str:
     environment = os.environ | {"AVOW_HOME": str(home), "CUDA_VISIBLE_DEVICES": ""} | variables
     command = [sys.executable, str(ROOT / "scripts" / script), *words]
-    done = nursery.run(command, env=environment)
+    done = forked_commands.run(command, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nursery
+import forked_commands
 import pytest
 
 FILES = {
@@ -101,11 +101,11 @@ sys.exit(int(sys.argv[1]))
 def test_a_command_is_done_by_a_copy_that_has_run_nothing(tmp_path, code):
     (tmp_path / "command.py").write_text(COMMAND)
     words = [sys.executable, tmp_path / "command.py", code, "a b"]
-    done = nursery.run(words, env=os.environ | {"TOLD": "more"})
+    done = forked_commands.run(words, env=os.environ | {"TOLD": "more"})
     assert done.returncode == code and done.stderr == ""
     assert done.stdout.startswith(f"['{code}', 'a b'] more 1 ")
 
 
 def test_what_a_command_fails_with_is_told(tmp_path):
-    done = nursery.run([sys.executable, "-m", "no_such_module"])
+    done = forked_commands.run([sys.executable, "-m", "no_such_module"])
     assert done.returncode == 1 and "no_such_module" in done.stderr

@@ -9,8 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
+import forked_commands
 import numpy as np
-import nursery
 import pytest
 from encoders import COLOURS, ColourEncoder, picture
 from PIL import ExifTags, Image
@@ -988,7 +988,7 @@ COMMAND = [sys.executable, "-m", "avow", "index"]
 
 def command(*words):
     place = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
-    return nursery.run([*COMMAND, *words], env=os.environ | place)
+    return forked_commands.run([*COMMAND, *words], env=os.environ | place)
 
 
 def test_the_command_indexes_and_tells(hostile, index):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import nursery
+import forked_commands
 import pytest
 import torch
 from accelerate import Accelerator
@@ -40,7 +40,7 @@ def two_processes(*arguments: str) -> str:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     about = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    done = nursery.run([sys.executable, *arguments], env=environment() | about)
+    done = forked_commands.run([sys.executable, *arguments], env=environment() | about)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

@@ -96,8 +96,8 @@ def test_work_and_scans_let_the_event_loop_go_first():
 
 
 @linux
-@pytest.mark.parametrize("word, levels", [("index", SCAN), ("watch", SCAN), ("search", 0)])
-def test_commands_that_index_step_back(word, levels, monkeypatch):
+@pytest.mark.parametrize("word, levels", [("watch", SCAN), ("index", 0), ("search", 0)])
+def test_only_what_nobody_waits_for_steps_back(word, levels, monkeypatch):
     asked = []
     monkeypatch.setattr(avow.cli, "step_back", asked.append)
     monkeypatch.setattr(sys, "argv", ["avow", word, "--help"])

@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-import nursery
+import forked_commands
 import pytest
 from tiers import long
 
@@ -74,7 +74,7 @@ def test_a_promise_is_kept(tmp_path, name, monkeypatch):
             if name == "health":
                 fill_little(Path(place) / name)
             if name != "whole_folders":  # hundreds of forks of a process that must be small
-                monkeypatch.setattr(_runner.subprocess, "run", nursery.run)
+                monkeypatch.setattr(_runner.subprocess, "run", forked_commands.run)
             found = _runner.in_a_process(name, Path(place), 0, count, *FORKS[name])
     else:
         module.prepare(tmp_path)

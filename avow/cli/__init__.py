@@ -84,7 +84,7 @@ def main() -> None:
     typed = sys.argv[1:2]
     if typed in (["search"], ["similar"], ["status"]):
         gc.disable()  # it ends soon: a collection would only walk over what was imported
-    if typed in (["index"], ["watch"]):
+    if typed == ["watch"]:
         step_back(SCAN)  # a server beside it goes first
     try:
         with training_half("This command"):

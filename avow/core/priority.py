@@ -8,10 +8,10 @@ import os
 import sys
 from contextlib import suppress
 
-WORK = 10
+WORK = 3
 """Of threads that search, draw, read and write for a server: behind its event loop."""
-SCAN = 15
-"""Of what indexes, in a server or beside one: behind whoever searches."""
+SCAN = 10
+"""Of what indexes while nobody waits for it, in a server or beside one: behind searches."""
 
 
 def step_back(levels: int) -> None:
