@@ -327,7 +327,12 @@ def _standing(probability: Float[ndarray, " shown"], noun: str) -> str:
     if alike == 1:
         return f"The first {noun} fits with a probability of {share}."
     count = _count(alike) if alike < SHOWN else f"At least {alike}"  # no more are judged
-    return f"{count} {noun}s fit equally well, each with about {share}."
+    least = percent(float(probability[:alike].min()))
+    if least == share:
+        return f"{count} {noun}s fit equally well, each with about {share}."
+    return (
+        f"{count} {noun}s fit about equally well, with {least.removesuffix(' %')} to {share}."
+    )
 
 
 def _rounded(number: float) -> int:
