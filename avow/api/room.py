@@ -1,4 +1,4 @@
-"""Who may stay connected, decided in a time that does not grow with how many are.
+"""Who may stay connected, decided without a look at every connection.
 
 A crowd that opens connections faster than they are closed would otherwise keep the event loop
 busy with looking for one to close, and health would wait for that.

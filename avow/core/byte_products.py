@@ -56,7 +56,7 @@ def _numkong_products(queries: np.ndarray) -> Products | None:
         return None
     queries = np.ascontiguousarray(queries)
     if len(queries) == 1:
-        # packing serves several queries at once; for one it is half as slow again
+        # packing pays for several queries; for one it takes half as long again
 
         def of_one(rows: np.ndarray, out: np.ndarray) -> None:
             numkong.cdist(queries, np.ascontiguousarray(rows), "dot", out=out)
