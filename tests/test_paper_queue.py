@@ -25,7 +25,7 @@ from benchmarks.quality import recipes
 
 ROOT = Path(__file__).parent.parent
 ENTRIES = json.loads((ROOT / "benchmarks/published/queue.json").read_text("utf-8"))["runs"]
-STEPS = {"people", "averaging", "corruption", "answers"}
+STEPS = {"people", "averaging", "shift", "doubts", "corruption", "answers"}
 
 
 def test_every_recipe_of_the_queue_can_be_opened():
@@ -69,7 +69,8 @@ def queue(tmp_path) -> Path:
     parts = [f"{toy}+train.lr=0.01", f"{toy}+train.lr=0.02"]
     runs = [
         {"file": "queue-test", "recipe": "both", "seeds": [0], "together": parts},
-        *({"file": "queue-test", "recipe": part, "seeds": [0]} for part in parts),
+        {"file": "queue-test", "recipe": parts[0], "seeds": [0], "then": ["doubts"]},
+        {"file": "queue-test", "recipe": parts[1], "seeds": [0]},
         {"file": "queue-test", "recipe": f"{toy}+loss.tau=-1.0", "seeds": [0]},
     ]
     (tmp_path / "queue.json").write_text(json.dumps({"runs": runs}))
@@ -132,6 +133,9 @@ def test_a_queue_is_worked_through_once_and_merged(work, queue, monkeypatch, tmp
     module.merge(tmp_path / "out")
     found = json.loads((tmp_path / "results" / "queue-test.json").read_text())
     assert len(found["runs"]) == 3 and found["summary"]["both"]["model"]["rsum"] > 0
+    (after,) = (run["afterwards"] for run in found["runs"] if run["afterwards"])
+    for measured in (after["doubts"]["text"], after["doubts"]["image"]):
+        assert 0 < measured["evidential: u"]["auroc"] < 1 and "scores: probability" in measured
     assert module.left(module.read_queue(queue), _chosen(tmp_path / "nothing")) == [3]
 
 

@@ -104,6 +104,34 @@ def averaged(
     return values or None
 
 
+def shifted() -> list[Comparison]:
+    """Claims of Fig. 6: chances that a query of another dataset is doubted more."""
+    told = {
+        kind: [
+            seed["image"][f"{kind} uncertainty"]["told apart"]
+            for seed in figures.afterwards(DROPOUT, VSEPP, "shift")
+        ]
+        for kind in ("feature", "posterior")
+    }
+    even = [0.5] * len(told["posterior"])
+    sides = {
+        "U_p is larger for queries of another dataset": (told["posterior"], even),
+        "U_p tells another dataset better than U_f": (told["posterior"], told["feature"]),
+    }
+    return [
+        Comparison(
+            f"caption retrieval: {claim}",
+            1,
+            *pair,
+            otherwise=not_yet("uncertainty", "Table 1"),
+            unit="chance",
+            printed="higher, in a figure",
+            digits=3,
+        )
+        for claim, pair in sides.items()
+    ]
+
+
 def claims() -> list[Comparison]:
     return [*averaging(), *reliability()]
 

@@ -278,6 +278,7 @@ def everything() -> dict[str, list[verdicts.Comparison]]:
             *uncertainty.of_another(),
         ],
         "[Uncertainty](uncertainty.md), case (5)": uncertainty.of_vse0(),
+        "[Uncertainty](uncertainty.md), Fig. 6": uncertainty.shifted(),
     }
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from benchmarks.pages import figures
 from benchmarks.pages.figures import fraction, number, percent
+from benchmarks.speed.scale_engines import GRAPH_MEMORY
 
 ENGINES = {
     "exact": "local, float32",
@@ -215,11 +216,15 @@ def _same(way: str, row: dict[str, Any]) -> list[str]:
     asked = number(row["searches"])
     return [
         "with" if way == "filtered" else "without",
-        f"{number(row['same_hits'])} of {asked}",
+        f"{number(row['same_hits'])} of {asked}" + _but_for_ties(row.get("tied", 0)),
         f"{number(row['same_verdicts'])} of {asked}",
         f"{row['largest_p']:.0e}",
         fraction(row["recall"], 3),
     ]
+
+
+def _but_for_ties(count: int) -> str:
+    return f", {count} more but for the order of ties" if count else ""
 
 
 def engines() -> list[str]:
@@ -231,7 +236,7 @@ def engines() -> list[str]:
         "Vectors of 512 numbers: 1,000 real photographs, and beyond them vectors drawn around "
         "real ones. Captions ask, one after the other and from 16 clients at once. The filter "
         "leaves one item in ten. Every cell is a process of its own; memory is its peak, that "
-        "of a server not counted. "
+        f"of a server not counted. PostgreSQL may use {GRAPH_MEMORY} while it makes its graph. "
         + (
             f"A cell may take {number(about['limit_s'])} s. The machine was shared, and the "
             "load before each cell stands beside it: compare cells of similar load."

@@ -2,9 +2,12 @@
 
     people       recall on pictures of people (ACMNet, Table 1)
     averaging    models drawn by dropout: recall, U_f, U_p, areas of rejection (Hama et al.)
+    shift        whether U_f and U_p of COCO's queries are larger (Hama et al., Fig. 6)
+    doubts       whether u of one network tells right answers from wrong ones (DECL, Fig. 1, 2)
     corruption   u and R@1 with words and regions hidden, among K candidates (TCL, Fig. 5)
     answers      the first hits of every test and dev caption, for `run_answers.py`
 
+For `shift`, features of COCO lie beside the run's own, in a folder whose name ends in `_coco`.
 Each gives a few figures; arrays with a number per query go to a small file beside the result,
 since weights and similarities are too large to be carried away from a borrowed machine. Nothing
 here needs scipy or scikit-learn.
@@ -12,6 +15,7 @@ here needs scipy or scikit-learn.
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,7 @@ import torch
 from avow import uncertainty
 from avow.assembly.evaluate_runs import EvaluationPlan, judge_run, open_splits
 from avow.assembly.model import Model
+from avow.assembly.pairs import FeaturedSplit
 from avow.assembly.scored_split import encode_split, score
 from avow.assembly.scores import Blocks
 from avow.core import folder
@@ -32,6 +37,7 @@ from avow.data.captions import TokenTable
 from avow.metrics.recall import match_ranks
 from avow.metrics.rejection import auroc, median_rank_curve, rejection_curve
 from avow.study.corruption import Stating, corruption_study
+from avow.study.stochastic import dropped
 from avow.trust.gallery_sampling import Query, ScoredQueries
 from avow.trust.top_k import describe, summarise
 from avow.uncertainty.scores import fit_temperature
@@ -67,21 +73,23 @@ def averaging(run: Path, chosen: argparse.Namespace, out: Path) -> Figures:
     kept: dict[str, np.ndarray] = {name: drawn[name].astype(np.float32) for name in drawn.files}
     for query in model_averaging.QUERIES:
         fitted, judged = (queries[split][query] for split in ("dev", "test"))
-        doubts = _doubts(fitted, judged)
-        doubts |= {
+        measured = _doubts(fitted, judged)
+        measured |= {
             name.partition("|")[2]: drawn[name]
             for name in drawn.files
             if name.startswith(f"{query}|")
         }
         ranks = match_ranks(judged.averaged, judged.match)
-        figures[query]["areas"] = {name: areas(-one, ranks) for name, one in doubts.items()}
+        figures[query]["areas"] = {name: areas(-one, ranks) for name, one in measured.items()}
         figures[query]["chance"] = {
             **{f"r{cut}": 100 * float((ranks <= cut).mean()) for cut in (1, 5, 10)},
             "median_rank": float(np.median(ranks)),
         }
-        figures[query]["rank correlation"] = alike(doubts)
+        figures[query]["rank correlation"] = alike(measured)
         kept[f"{query}|rank"] = ranks.astype(np.int32)
-        kept[f"{query}|scores: probability"] = doubts["scores: probability"].astype(np.float32)
+        kept[f"{query}|scores: probability"] = measured["scores: probability"].astype(
+            np.float32
+        )
     drawn.close()
     (out.parent / f"{run.name}_measures.npz").unlink()
     np.savez_compressed(out.with_name(f"{out.stem}_measures.npz"), **kept)  # type: ignore[arg-type]
@@ -107,6 +115,62 @@ def alike(doubts: dict[str, np.ndarray]) -> float | None:
         np.argsort(np.argsort(one, kind="stable")) for one in pair if one is not None
     )
     return float(np.corrcoef(first, second)[0, 1])
+
+
+def shift(run: Path, chosen: argparse.Namespace, out: Path) -> Figures:
+    """Whether queries of COCO are doubted more than those of the run's own dataset.
+
+    As in the paper, as many queries of each, and one target for each of them.
+    """
+    model = Model.from_pretrained(run, chosen_device(chosen.device))
+    own = _features(chosen)
+    places = {"": own, "coco": own and own.with_name(f"{own.name}_coco")}
+    splits = [
+        open_splits(model, name, features, ["test"])[1]["test"]
+        for name, features in places.items()
+    ]
+    images = min(len(split.image_ids) for split in splits)
+    wanted = argparse.Namespace(models=chosen.models, temperatures=[model_averaging.MAIN])
+    found: Figures = {"images": images, "models": chosen.models}
+    for query in model_averaging.QUERIES:
+        usual, other = (_drawn(model, split, images, query, wanted) for split in splits)
+        found[query] = {
+            name: {
+                "own": float(usual[name].mean()),
+                "other": float(other[name].mean()),
+                "told apart": auroc(other[name], usual[name]),
+            }
+            for name in usual
+        }
+    return found
+
+
+def _drawn(
+    model: Model, split: FeaturedSplit, images: int, query: Query, wanted: argparse.Namespace
+) -> dict[str, np.ndarray]:
+    """U_f and U_p of queries about the first images, each with its first caption alone."""
+    _, first = np.unique(split.image_of, return_index=True)
+    alone = replace(
+        split.only(np.arange(images)),
+        captions=tuple(split.captions[place] for place in first[:images]),
+        image_of=np.arange(images),
+        kept=None,
+    )
+    passes = dropped(model, alone, wanted.models).passes
+    assert passes is not None, "a recipe without dropout draws no models"
+    return model_averaging.average(passes, query, alone, wanted, [])
+
+
+def doubts(run: Path, chosen: argparse.Namespace, out: Path) -> Figures:
+    """Areas of rejection and AUROC of every measure of one network, in both directions."""
+    queries = _both(run, chosen)
+    found: Figures = {}
+    for query in model_averaging.QUERIES:
+        fitted, judged = (queries[split][query] for split in ("dev", "test"))
+        ranks = match_ranks(judged.averaged, judged.match)
+        measured = _doubts(fitted, judged)
+        found[query] = {name: areas(-one, ranks) for name, one in measured.items()}
+    return found
 
 
 def corruption(run: Path, chosen: argparse.Namespace, out: Path) -> Figures:
@@ -154,6 +218,8 @@ def answers(run: Path, chosen: argparse.Namespace, out: Path) -> Figures:
 STEPS: dict[str, Callable[[Path, argparse.Namespace, Path], Figures]] = {
     "people": people,
     "averaging": averaging,
+    "shift": shift,
+    "doubts": doubts,
     "corruption": corruption,
     "answers": answers,
 }

@@ -32,7 +32,7 @@ from avow.core.errors import AvowError
 from avow.core.places import avow_home
 from avow.core.searching import Encoder
 from avow.data.opening import open_dataset
-from avow.retrieval.answer import SearchResult
+from avow.retrieval.answer import Hit, SearchResult
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
@@ -56,6 +56,8 @@ FILTERS = (
 PAGE, AT_ONCE = 10, 500
 FEW = 60
 """Queries without a filter whose nearest are compared with a plain product."""
+ROUNDING = 1e-6
+"""Similarities that differ by less tie."""
 QUERIES = Path(__file__).with_name("refusal_queries.json")
 
 
@@ -263,27 +265,44 @@ def in_turns(asked: Sequence[str]) -> list[tuple[list[str], str | None]]:
 
 
 def differences(mine: list[SearchResult], right: list[SearchResult]) -> dict[str, Any]:
-    hits, words, moved, trusts = [], [], [0.0], [0.0]
+    """What a person would see change.
+
+    Hits that tie may stand in either order; P reads the rank, so there it is compared place
+    by place.
+    """
+    hits, tied, words, moved, trusts = [], [], [], [0.0], [0.0]
     for one, other in zip(mine, right, strict=True):
         shown = [(result.hits or result.near_misses) for result in (one, other)]
         paths = [[hit.path for hit in some] for some in shown]
         hits.append(paths[0] == paths[1])
+        tied.append(not hits[-1] and alike_but_for_ties(*shown))
         words.append((one.verdict, one.why) == (other.verdict, other.why))
         stated = {hit.path: hit.p_relevant for hit in shown[1]}
+        pairs = zip(*shown, strict=True) if tied[-1] else ()
+        moved += [abs((a.p_relevant or 0.0) - (b.p_relevant or 0.0)) for a, b in pairs]
         moved += [
             abs((hit.p_relevant or 0.0) - (stated[hit.path] or 0.0))
             for hit in shown[0]
-            if hit.path in stated
+            if hit.path in stated and not tied[-1]
         ]
         trusts.append(abs((one.trust or 0.0) - (other.trust or 0.0)))
     return {
         "searches": len(right),
         "answered": sum(result.verdict == "answer" for result in right),
         "same_hits": sum(hits),
+        "tied": sum(tied),
         "same_verdicts": sum(words),
         "largest_p": float(f"{max(moved):.3g}"),
         "largest_trust": float(f"{max(trusts):.3g}"),
     }
+
+
+def alike_but_for_ties(mine: Sequence[Hit], right: Sequence[Hit]) -> bool:
+    """Whether the same hits stand in two orders that have the same similarity in each place."""
+    if sorted(hit.path for hit in mine) != sorted(hit.path for hit in right):
+        return False
+    places = zip(mine, right, strict=True)
+    return all(abs(one.similarity - other.similarity) <= ROUNDING for one, other in places)
 
 
 def nearest(

@@ -41,6 +41,7 @@ NAME = "scale"
 QUERIES, K, SEARCHES, CLIENTS = 60, 10, 30, 16
 TENTH = 10
 MADE_AT_ONCE = 50_000
+WIDTH = 512
 
 
 def main() -> None:
@@ -67,7 +68,7 @@ def main() -> None:
             if chosen.again or key not in cells:
                 cells[key] = run(chosen.place, size, engine, chosen.limit)
                 print(key, cells[key], flush=True)
-                about = {"commit": commit(), "dim": 512, "queries": QUERIES, "k": K}
+                about = {"commit": commit(), "dim": WIDTH, "queries": QUERIES, "k": K}
                 keep(NAME, about | {"limit_s": chosen.limit, "cells": cells})
 
 
@@ -117,7 +118,7 @@ def run(place: Path, size: int, engine: str, limit: int) -> dict[str, Any]:
     """One cell in a process of its own."""
     asked = [sys.executable, "-m", "benchmarks.speed.scale", "--place", str(place)]
     asked += ["--cell", str(size), engine]
-    lacking = scale_engines.lacking(engine)
+    lacking = scale_engines.lacking(engine, size, WIDTH)
     if lacking:
         return {"not_run": lacking}
     try:

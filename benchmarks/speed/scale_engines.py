@@ -17,6 +17,8 @@ from avow.indexes.pgvector import PgVector
 from avow.retrieval.store.int8_rows import Int8Rows
 
 AT_ONCE = 10_000
+GRAPH_MEMORY = "6GB"
+"""Of the server, while it makes a graph. One that does not fit takes three times as long."""
 
 
 class Engine(Protocol):
@@ -71,6 +73,7 @@ class Postgres(Ours):
     """A table of a server; its graph is made when all rows are there, which is quicker."""
 
     def __init__(self, vectors: np.ndarray, home: Path):
+        os.environ["PGOPTIONS"] = f"-c maintenance_work_mem={GRAPH_MEMORY}"
         with closing(PgVector(vectors.shape[1])) as plain:
             for start in range(0, len(vectors), AT_ONCE):
                 part = vectors[start : start + AT_ONCE]
@@ -139,11 +142,30 @@ ENGINES: dict[str, Callable[[np.ndarray, Path], Engine]] = {
 }
 
 
-def lacking(name: str) -> str | None:
+ALL_IN_MEMORY = {"exact": 1.0, "faiss": 2.0, "milvus": 5.0}
+"""Engines that need every vector in memory, and how often: what they read is held, too."""
+
+
+def lacking(name: str, size: int, width: int) -> str | None:
     """What an engine needs and does not find here; None where all is there."""
     if name == "postgres" and not os.environ.get("AVOW_PG_DSN"):
         return "no server: AVOW_PG_DSN is not set"
     package = {"faiss": "faiss", "milvus": "pymilvus", "postgres": "psycopg"}.get(name)
     if package is not None and find_spec(package) is None:
         return f"the package {package} is not installed"
+    needed, free = 4 * size * width * ALL_IN_MEMORY.get(name, 0), free_memory()
+    if needed > free:
+        return f"it needs {needed / 1e9:.0f} GB of memory, and {free / 1e9:.0f} GB are free"
     return None
+
+
+def free_memory() -> float:
+    """Bytes that a program may take; no limit where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return float("inf")
+    return next(
+        (1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")),
+        float("inf"),
+    )
