@@ -21,7 +21,7 @@ gc.disable()  # until all is collected: what is imported stays
 
 import forked_commands  # noqa: E402
 import shipped_networks  # noqa: E402
-from browser import browser, chromium_at, pages, visit  # noqa: E402
+from browser import pages, visit  # noqa: E402
 from databases import away, milvus_lite, milvus_server, server  # noqa: E402
 from forked import TOGETHER, pytest_addoption, pytest_runtestloop  # noqa: E402
 from hypothesis import settings  # noqa: E402
@@ -31,8 +31,6 @@ from avow.retrieval.encoders import onnx  # noqa: E402
 
 __all__ = [  # fixtures and hooks
     "away",
-    "browser",
-    "chromium_at",
     "milvus_lite",
     "milvus_server",
     "pages",
