@@ -14,6 +14,7 @@ from scipy.stats import t as student
 
 from avow.core.opinion import Opinion
 from avow.trust.evidence_sum import (
+    CAUTION,
     EvidenceSum,
     Moments,
     Reference,
@@ -330,3 +331,25 @@ def test_a_search_that_misses_some_of_the_best_shows_in_the_sample():
         left = reference.without(found)
         held.append(holds(evidence_sum(top, scores[:, reference.ids], left, 20_000), exact))
     assert np.mean(held) > 0.9
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.parametrize("score", [0.5, 0.3])
+def test_a_sample_without_spread_is_bounded_by_what_it_may_have_missed(level, score):
+    """All sampled are alike, so only candidates that no sample met can make the sum larger."""
+    kth, size, rest = 0.6, 40, 5000
+    found = evidence_sum(
+        np.full((1, 3), kth),
+        np.full((1, size), score),
+        np.ones((1, size), bool),
+        3 + rest,
+        TAU,
+        level=level,
+    )
+    largest, mean = math.exp(kth / TAU), math.exp(score / TAU)
+    missed = (math.exp(found.log_high[0]) - 3 * largest - rest * mean) / (
+        rest * (largest - mean)
+    )
+    # a part that large stays out of the sample as often as half of what the level leaves over
+    assert math.exp(-missed * size) == pytest.approx(CAUTION * (1 - level) / 2, rel=1e-6)
+    assert math.exp(found.log_low[0]) == pytest.approx(3 * largest + rest * mean, rel=1e-6)

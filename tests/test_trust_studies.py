@@ -358,6 +358,14 @@ def test_a_candidate_below_them_has_its_true_rank_and_rivals(seed):
         )
 
 
+def test_a_candidate_as_good_as_the_last_one_shown_stands_behind_it():
+    asked = QueryBatch(np.full((2, 3, 20), 0.25, np.float32), 1)
+    _, order = summarise(asked, 6)
+    left_out = np.array([min(set(range(20)) - set(row)) for row in order.tolist()])
+    found = describe_one(asked, left_out, 6)
+    np.testing.assert_allclose(found[:, PLAIN.index("log rank")], np.log(7), rtol=1e-6)
+
+
 def test_a_candidate_below_is_compared_with_all_shown_in_relative_evidence():
     asked = some_asked(3)
     assert asked.background is not None
