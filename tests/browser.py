@@ -5,11 +5,9 @@ AVOW_CHROMIUM or found on the PATH; without one the test is skipped with that re
 the summary names it.
 """
 
+import asyncio
 import os
 import shutil
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,8 +55,10 @@ def violations(page: Any, what: str, schemes: Sequence[str] = ("light", "dark"))
     for scheme in schemes:
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         rules = STANDARD if scheme == schemes[0] else OF_COLOURS
-        broken = Axe().run(page, options=rules).response["violations"]
-        for one in broken:
+        if not page.evaluate("'axe' in window"):
+            page.evaluate(Axe().axe_script)
+        asked = "rules => axe.run(rules).then((told) => told.violations)"
+        for one in page.evaluate(asked, rules):
             told.append(f"{what}, {scheme}: {one['id']} at {one['nodes'][0]['target']}")
     return told
 
@@ -68,59 +68,22 @@ def chromium() -> str | None:
     return named or next(filter(None, map(shutil.which, NAMES)), None)
 
 
-STARTED = """
-import sys
-from playwright.sync_api import sync_playwright
-
-path, port, patient = sys.argv[1:]
-with sync_playwright() as driver:
-    # root may not use the sandbox, and the pages are our own
-    flags = ["--no-sandbox", "--disable-dev-shm-usage", f"--remote-debugging-port={port}"]
-    opened = driver.chromium.launch(executable_path=path, args=flags, timeout=float(patient))
-    print("ready", flush=True)
-    sys.stdin.read()
-    opened.close()
-"""
-"""A process that keeps a browser until its input ends: starting one takes three seconds."""
-
-
-@pytest.fixture(scope="session")
-def chromium_at() -> Iterator[str]:
-    """The address of one browser for all modules of this process."""
-    path = chromium()
-    if path is None:
-        pytest.skip(MISSING)
-    pytest.importorskip("playwright.sync_api")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", STARTED, path, str(port), str(PATIENT)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as keeper:
-        assert keeper.stdin is not None and keeper.stdout is not None
-        assert keeper.stdout.readline() == "ready\n"
-        yield f"http://127.0.0.1:{port}"
-        keeper.stdin.close()
-
-
-# A module at a time: as long as it is open its event loop runs in this thread, where no
-# other test could then start one of its own.
-@pytest.fixture(scope="module")
-def browser(chromium_at: str) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        opened = driver.chromium.connect_over_cdp(chromium_at, timeout=PATIENT)
-        yield opened
-        opened.close()
-
-
 class Pages:
     """Pages of one browser that tests use in turn: a new one costs more than a visit."""
 
     def __init__(self, browser: Any) -> None:
+        self._loop = asyncio.get_running_loop()
         self._context = browser.new_context()
         self._context.set_default_timeout(PATIENT)
         self._free: list[Any] = []
+
+    def begin(self) -> None:
+        """The browser is heard from now on."""
+        asyncio._set_running_loop(self._loop)
+
+    def rest(self) -> None:
+        """Its loop stands still, and a test without pages may run one of its own."""
+        asyncio._set_running_loop(None)
 
     def take(self) -> Any:
         return self._free.pop() if self._free else self._context.new_page()
@@ -133,6 +96,7 @@ class Pages:
         """
         for event, listener in listeners.items():
             page.remove_listener(event, listener)
+        page.unroute_all()
         scheme, _, rest = page.url.partition("://")
         origin = f"{scheme}://{rest.partition('/')[0]}"
         page.evaluate("location.replace('about:blank')")
@@ -142,12 +106,30 @@ class Pages:
         session.send("Network.clearBrowserCache")
         session.detach()
         self._context.clear_cookies()
+        self._context.clear_permissions()
         self._free.append(page)
 
 
-@pytest.fixture(scope="module")
-def pages(browser: Any) -> Pages:
-    return Pages(browser)
+@pytest.fixture(scope="session")
+def pages() -> Iterator[Pages]:
+    """Of one browser for all tests of this process: starting one takes three seconds, and
+    another connection to it two.
+    """
+    path = chromium()
+    if path is None:
+        pytest.skip(MISSING)
+    pytest.importorskip("playwright.sync_api")
+    from playwright.sync_api import sync_playwright
+
+    # root may not use the sandbox, and the pages are our own
+    flags = ["--no-sandbox", "--disable-dev-shm-usage"]
+    with sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=flags, timeout=PATIENT)
+        free = Pages(opened)
+        free.rest()
+        yield free
+        free.begin()
+        opened.close()
 
 
 @pytest.fixture
@@ -182,9 +164,13 @@ def visit(pages: Pages) -> Iterator[Callable[..., Visit]]:
         seen.page.goto(where.as_uri() if isinstance(where, Path) else where)
         return seen
 
-    yield open_page
-    for page, listeners in taken:
-        pages.give_back(page, listeners)
+    pages.begin()
+    try:
+        yield open_page
+        for page, listeners in taken:
+            pages.give_back(page, listeners)
+    finally:
+        pages.rest()
 
 
 def _note(seen: Visit, told: Any) -> None:

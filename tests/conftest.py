@@ -6,22 +6,25 @@ success either, so each one is named with its reason at the end of every run.
 
 import faulthandler
 import gc
+import logging
 import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import checked_shapes
 import pytest
+from _pytest.logging import catching_logs
 
 checked_shapes.install()  # before anything imports the package
 gc.disable()  # until all is collected: what is imported stays
 
 import forked_commands  # noqa: E402
 import shipped_networks  # noqa: E402
-from browser import browser, chromium_at, pages, visit  # noqa: E402
+from browser import pages, visit  # noqa: E402
 from databases import away, milvus_lite, milvus_server, server  # noqa: E402
 from forked import TOGETHER, pytest_addoption, pytest_runtestloop  # noqa: E402
 from hypothesis import settings  # noqa: E402
@@ -31,8 +34,6 @@ from avow.retrieval.encoders import onnx  # noqa: E402
 
 __all__ = [  # fixtures and hooks
     "away",
-    "browser",
-    "chromium_at",
     "milvus_lite",
     "milvus_server",
     "pages",
@@ -157,6 +158,8 @@ def one_strength() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if "attached_loggers" in catching_logs.__slots__:
+        catching_logs.__enter__ = attached
     config.stash[_STDERR] = os.dup(2)  # before pytest captures it
     # one of several processes, or the one that they are forked from
     if hasattr(config, "workerinput") or config.option.forks:
@@ -176,7 +179,34 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         faulthandler.cancel_dump_traceback_later()
 
 
+def attached(catching: Any) -> Any:
+    """As in pytest, but for loggers of libraries that keep to themselves.
+
+    pytest looks at each of 600 loggers six times a test, and attaches to 60 of them.
+    """
+    root = logging.getLogger()
+    if catching.level is not None:
+        catching.handler.setLevel(catching.level)
+        catching.orig_level = root.level
+        root.setLevel(min(root.level, catching.level))
+    root.addHandler(catching.handler)
+    catching.attached_loggers.append(root)
+    return catching.handler
+
+
+def seed_what_is_there() -> None:
+    """Without CUDA, each seed of torch is kept for a device to come, with a text of the whole
+    stack: three of them for every batch that is learnt, a twentieth of the time of training.
+    """
+    if (torch := sys.modules.get("torch")) is None:
+        return
+    for device in (torch.cuda, torch.xpu, torch.mtia):
+        if not device.is_available():
+            device.manual_seed_all = lambda seed: None
+
+
 def pytest_collection_finish() -> None:
+    seed_what_is_there()
     gc.freeze()  # a million objects of imported modules, which no collection need look at
     gc.enable()
 

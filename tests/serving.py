@@ -4,6 +4,8 @@ The photographs come with scikit-image and scikit-learn, the captions with Avow.
 is small and learns in seconds what is on eighteen pictures; nothing is claimed from it.
 """
 
+import copy
+import hashlib
 import json
 import os
 import shutil
@@ -88,8 +90,21 @@ def index_once(base: Path) -> Path:
 
 @cache
 def encoder_of(index: Path) -> Any:
-    """The model of the index, opened once; building its networks takes seconds."""
-    return open_encoder(str(index.parent / "model"))
+    """The model of the index, opened once; building its networks takes seconds.
+
+    Copies of the index have the same pictures, which it sees once.
+    """
+    encoder, known = open_encoder(str(index.parent / "model")), {}
+    encode = encoder.encode_prepared
+
+    def remembered(pixels: np.ndarray) -> np.ndarray:
+        key = hashlib.sha256(pixels.tobytes()).digest()
+        if key not in known:
+            known[key] = encode(pixels)
+        return known[key]
+
+    encoder.encode_prepared = remembered  # type: ignore[method-assign]
+    return encoder
 
 
 def opened(index: Path) -> Retriever:
@@ -287,10 +302,11 @@ class Judging(Policy):
         )
 
 
-def english(retriever: Retriever) -> Retriever:
-    """The same retriever; its model, taught with English captions alone, says so."""
-    retriever.encoder.english = True  # type: ignore[attr-defined]
-    return retriever
+def english(index: Path) -> Retriever:
+    """A retriever that judges; its model, taught with English captions alone, says so."""
+    encoder = copy.copy(encoder_of(index))
+    encoder.english = True
+    return judged(Retriever(Library.open(index, encoder), encoder))
 
 
 def judged(retriever: Retriever) -> Retriever:

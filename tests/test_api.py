@@ -18,7 +18,6 @@ from avow.api.pictures import Thumbnails, heat
 from avow.api.refusals import Refusal
 from avow.api.workers import Workers
 from avow.retrieval.calibrate import calibrate
-from avow.retrieval.search import Retriever
 
 HERE = "http://127.0.0.1"
 LINE = re.compile(r"[a-z_]+(\{.+\})? [\d.e+-]+")
@@ -33,7 +32,7 @@ def index(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def retriever(index):
-    return serving.judged(Retriever.open(index))
+    return serving.judged(serving.opened(index))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +102,7 @@ def test_nothing_is_found_and_said(client):
 @pytest.fixture(scope="module")
 def english(index):
     """A server whose model says that it reads English alone."""
-    retriever = serving.english(serving.judged(Retriever.open(index)))
+    retriever = serving.english(index)
     with TestClient(create_app(retriever, limits=SMALL), base_url=HERE) as opened:
         yield opened
 

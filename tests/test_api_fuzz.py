@@ -10,7 +10,6 @@ import serving
 from hypothesis import HealthCheck, Phase, given, settings
 
 from avow.api import Limits, create_app
-from avow.retrieval.search import Retriever
 from benchmarks.torture._requests import CHECKS, LONG, operations
 
 EXAMPLES = 6
@@ -19,7 +18,7 @@ EXAMPLES = 6
 @pytest.fixture(scope="module")
 def described(tmp_path_factory):
     index = serving.index_once(tmp_path_factory.getbasetemp())
-    retriever = serving.judged(Retriever.open(index))
+    retriever = serving.judged(serving.opened(index))
     limits = Limits(upload_bytes=200_000, pixels=1_000_000, seconds=LONG)
     app = create_app(retriever, limits=limits, hosts=["testserver"])
     return schemathesis.openapi.from_asgi("/api/openapi.json", app)

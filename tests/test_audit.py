@@ -413,7 +413,8 @@ def test_the_packaged_model_finds_slipped_captions(slipped, stored, tmp_path):
 
 
 @pytest.mark.usefixtures("few_trees")
-@pytest.mark.parametrize("noise", [0.0, long(0.25)])
+@pytest.mark.long  # of fewer photographs: test_audit_again.py
+@pytest.mark.parametrize("noise", [0.0, 0.25])
 def test_light_folds_from_stored_features(slipped, stored, tmp_path, noise):
     command = ["audit", str(slipped[0]), "--features", str(stored), "--folds", "2"]
     command += ["--out", str(tmp_path / "out"), "--device", "cpu", "--worst", "3"]

@@ -13,7 +13,9 @@ from test_training import as_toml
 from typer.testing import CliRunner
 
 from avow.assembly.features import extract
+from avow.assembly.model import Model
 from avow.assembly.pairs import FeaturedSplit
+from avow.assembly.recipe import Recipe
 from avow.audit.files import read_decisions, write_cleaned
 from avow.audit.judge import Judged, audit, looked_at
 from avow.audit.wrong_pairs import suspect
@@ -331,6 +333,12 @@ def test_the_last_images_stand_in_for_dev_where_they_have_features(broken, tmp_p
     command += ["--set", "train.batch=12", "--set", "train.epochs=1", "--folds", "2"]
     code, output = told(*command, "--out", str(tmp_path / "out"))
     assert code == 0, output
+    assert "2 fold models by the recipe audit/light on cpu" in output
+    found = Model.from_pretrained(tmp_path / "out" / "folds" / "fold0")
+    assert found.visual["parts"] == Recipe.open("audit/light").features.grid ** 2
+    about = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert about["judged_by"] == "judged by 2 models (audit/light) that had not seen them"
+    assert about["fingerprint"] == open_dataset(str(own)).fingerprint
 
 
 def test_a_name_that_no_file_can_have_is_told():

@@ -42,7 +42,7 @@ def test_gradients_in_float64_are_those_of_what_is_gathered(monkeypatch, texts):
 @pytest.mark.parametrize("tile_mb", [1, pytest.param(1024, marks=pytest.mark.long)])
 def test_tiles_and_recomputing_change_nothing(tile_mb):
     method, expected = built(recompute=False), []
-    visual, text = regions([5, 3, 1, 4] * 40), tokens([7, 4, 1] * 40)
+    visual, text = regions([5, 3, 1, 4] * 20), tokens([7, 4, 1] * 20)
     for some in (method, built(tile_mb=tile_mb, recompute=True)):
         images, texts = some.encode_visual(visual), some.encode_text(text)
         scores = some.score(images, texts)

@@ -61,7 +61,7 @@ def test_everybody_can_use_it(visit, address, width):
     page.click("#further .more")
     ready(seen, "#further .card:not(.wait)")
     page.locator(".pick input").first.check()
-    look("answers", schemes)
+    look("answers")
     page.click("#shown > .grid .look")
     ready(seen, "#why .word")
     ready(seen, "#why .told .wall .look")
@@ -292,7 +292,7 @@ def test_panels_that_move_open_and_close(visit, address):
 def test_near_misses_and_numbers_are_those_of_the_command_line(visit, address, index):
     seen = asked(visit, address, ELEPHANT)
     page = ready(seen, REFUSED)
-    result = serving.english(serving.judged(Retriever.open(index))).search(ELEPHANT, k=12)
+    result = serving.english(index).search(ELEPHANT, k=12)
     page.click(".misses summary")
     stated = page.locator(".misses .trust b").all_inner_texts()
     assert len(stated) == len(result.near_misses) == 12
@@ -332,7 +332,7 @@ def test_a_first_visit_makes_an_index_and_shows_it_while_it_grows(visit, index, 
         assert len({one.bounding_box()["y"] for one in beside}) == 1
         page.click(".chooser >> text=Index this folder")
         ready(seen, ".wall .look")
-        serving.wait_until(lambda: page.inner_text("#index-line") == "18 pictures")
+        ready(seen, "#index-line:text-is('18 pictures')")
         refused = page.request.post(f"{address}/api/jobs", data={"folder": "/etc"})
         assert refused.status == 404 and "cannot be indexed from here" in refused.text()
         calm(seen, address)

@@ -1,6 +1,7 @@
 """Training from decoded photographs: the same loop, a network of pixels, several dev sets."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -132,23 +133,25 @@ def test_stopped_inside_an_epoch_and_resumed(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Views, average and pixel network end with the very same weights."""
-    trained(cache, tmp_path / "whole", *TUNED)
+    epochs = 2 if os.environ.get("AVOW_LONG_TESTS") else 1
+    tuned, stop = (*TUNED, f"train.epochs={epochs}"), 2 * epochs
+    trained(cache, tmp_path / "whole", *tuned)
     learn, seen = loop.Learner.learn, 0
 
     def learn_and_stop(self, batch):
         nonlocal seen
         seen += 1
-        if seen == 4:  # two batches an epoch: the second of the second
+        if seen == stop:  # two batches an epoch: the second of the last
             raise KeyboardInterrupt
         return learn(self, batch)
 
     monkeypatch.setattr(loop.Learner, "learn", learn_and_stop)
     monkeypatch.setattr(loop, "SAVE_EVERY", -1.0)
     with pytest.raises(KeyboardInterrupt):
-        trained(cache, tmp_path / "stopped", *TUNED)
-    assert (tmp_path / "stopped" / "last").read_text() == "last-00001-000001"
+        trained(cache, tmp_path / "stopped", *tuned)
+    assert (tmp_path / "stopped" / "last").read_text() == f"last-{epochs - 1:05d}-000001"
     monkeypatch.setattr(loop.Learner, "learn", learn)
-    trained(cache, tmp_path / "stopped", *TUNED, resume=True)
+    trained(cache, tmp_path / "stopped", *tuned, resume=True)
     one, other = state(tmp_path / "whole"), state(tmp_path / "stopped")
     for part in (("views", 0), ("average", "0"), ("pixels", "backbone"), ("pixels", "average")):
         mine, yours = one[part[0]][part[1]], other[part[0]][part[1]]

@@ -45,8 +45,8 @@ FORKS: dict[str, tuple[str, ...]] = {
 """Promises that start processes, each in one of its own, with what is tried here."""
 ELSEWHERE = ("shared_stores",)
 """Promises whose short form is in `test_stores`, for every store that is there."""
-REPEATED = ("damage",)
-"""Whose short forms are `test_damage` and `test_damage_model`."""
+REPEATED = ("damage", "strangers_files")
+"""Whose short forms are `test_damage`, `test_damage_model` and `test_hostile`."""
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the proofs use what Linux has")
 
 

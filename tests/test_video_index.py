@@ -353,6 +353,7 @@ def test_lengths_of_time_are_read(text, seconds):
 
 
 @pytest.mark.slow
+@pytest.mark.long  # test_torture.py kills a writer before every change that it makes
 def test_kills_while_videos_are_indexed_lose_and_double_nothing(tmp_path: Path):
     """The real command, killed once; the benchmark does it fifty times."""
     from benchmarks.quality.index_kills import killed, unharmed  # with torch

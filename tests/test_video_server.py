@@ -291,8 +291,8 @@ def complaints(seen) -> list[str]:
 
 
 def on_page(seen, expression: str):
-    """Ask again until it is true; what playwright repeats in the page is forbidden there."""
-    serving.wait_until(lambda: seen.page.evaluate(expression))
+    """Wait until it is true; as a function, which the rules of the page allow."""
+    seen.page.wait_for_function(f"() => {expression}", timeout=serving.LONG * 1000)
 
 
 @pytest.mark.browser

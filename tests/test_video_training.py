@@ -85,6 +85,7 @@ PAIRS = {"name": "hinge", "margin": 0.2, "hardest": False, "reduce": "pairs"}
 
 
 @pytest.mark.slow
+@pytest.mark.long  # test_training.py learns from experts, and test_teachtext.py from a teacher
 def test_experts_are_learnt_and_taught_again(tmp_path):
     """CE by its own hinge; then two of it by TCL, with the first one as their teacher."""
     data = write_videos(tmp_path / "toy")

@@ -28,7 +28,7 @@ def made(name="vse_infty", kind="adamw"):
     views = [folder.build(methods, name, **chosen) for _ in range(2)]
     settings = Training(optimiser=kind)
     optimiser = build_optimiser(views, settings)
-    loss = folder.build(losses, "tcl", agreement_steps=2)
+    loss = folder.build(losses, "tcl", agreement_steps=1)
     return Learner(Accelerator(cpu=True), Comparison(views), views, loss, optimiser, settings)
 
 
