@@ -139,7 +139,7 @@ def train_and_test(task: Task, chosen: argparse.Namespace) -> Row:
     if chosen.fold:
         folded = command([*test, "--fold", str(chosen.fold)], chosen.here)["rows"]
     last = json.loads((run / "log.jsonl").read_text().splitlines()[-1])
-    about = {"recipe": task.recipe, "seed": task.seed}
+    about: dict[str, Any] = {"recipe": task.recipe, "seed": task.seed}
     if task.noise is not None:
         about["noise"] = task.noise
     return {

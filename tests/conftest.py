@@ -6,18 +6,15 @@ success either, so each one is named with its reason at the end of every run.
 
 import faulthandler
 import gc
-import logging
 import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cache
 from types import ModuleType
-from typing import Any
 
 import checked_shapes
 import pytest
-from _pytest.logging import catching_logs
 
 checked_shapes.install()  # before anything imports the package
 gc.disable()  # until all is collected: what is imported stays
@@ -158,8 +155,6 @@ def one_strength() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if "attached_loggers" in catching_logs.__slots__:
-        catching_logs.__enter__ = attached
     config.stash[_STDERR] = os.dup(2)  # before pytest captures it
     # one of several processes, or the one that they are forked from
     if hasattr(config, "workerinput") or config.option.forks:
@@ -177,21 +172,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
-
-
-def attached(catching: Any) -> Any:
-    """As in pytest, but for loggers of libraries that keep to themselves.
-
-    pytest looks at each of 600 loggers six times a test, and attaches to 60 of them.
-    """
-    root = logging.getLogger()
-    if catching.level is not None:
-        catching.handler.setLevel(catching.level)
-        catching.orig_level = root.level
-        root.setLevel(min(root.level, catching.level))
-    root.addHandler(catching.handler)
-    catching.attached_loggers.append(root)
-    return catching.handler
 
 
 def seed_what_is_there() -> None:

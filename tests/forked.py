@@ -69,7 +69,7 @@ class _Run:
         os.write(filled, b"".join(_NUMBER.pack(number) for number in range(len(files))))
         os.close(filled)
         self._workers: dict[Connection, Worker] = {}
-        self._base = session.config._tmp_path_factory.getbasetemp()  # pyright: ignore
+        self._base = session.config._tmp_path_factory.getbasetemp()
         self._started = 0
 
     def with_workers(self, number: int) -> None:
@@ -78,7 +78,7 @@ class _Run:
                 self._start([])
             while self._workers:
                 for connection in wait(list(self._workers)):
-                    self._hear(connection)  # pyright: ignore[reportArgumentType]
+                    self._hear(connection)
                 if self._session.shouldfail:
                     raise self._session.Failed(self._session.shouldfail)
                 if self._session.shouldstop:
@@ -137,7 +137,7 @@ class _Run:
         """Run tests until none is left; this is another process."""
         config = self._session.config
         os.environ["PYTEST_XDIST_WORKER"] = name  # which tests and libraries ask for
-        factory = config._tmp_path_factory  # pyright: ignore[reportAttributeAccessIssue]
+        factory = config._tmp_path_factory
         factory._basetemp = self._base / name
         factory._basetemp.mkdir(mode=0o700)
         config.pluginmanager.unregister(name="terminalreporter")

@@ -188,35 +188,6 @@ def step(name: str) -> str:
     return function[0]
 
 
-def test_types_are_checked_again_when_something_has_changed(tmp_path):
-    (tmp_path / "avow").mkdir()
-    (tmp_path / "pyproject.toml").write_text("")
-    (tmp_path / "pyright").write_text("#!/bin/sh\necho pyright ran\ngrep -rqv wrong avow\n")
-    (tmp_path / "pyright").chmod(0o755)
-    python = Path(sys.executable).parent
-    environment = {"PATH": f"{tmp_path}:{python}:{os.environ['PATH']}", "VIRTUAL_ENV": "."}
-
-    def types() -> tuple[bool, bool]:
-        """Whether pyright ran, and whether the step passed."""
-        script = f"{step('sources')}\n{step('types')}\ntypes"
-        command = ["bash", "-euc", script]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
-        return "pyright ran" in done.stdout, done.returncode == 0
-
-    for content, expected in (
-        ("right", [(True, True), (False, True)]),
-        ("right as well", [(True, True), (False, True)]),
-        ("wrong", [(True, False), (True, False)]),
-        ("right as well", [(False, True)]),
-    ):
-        (tmp_path / "avow" / "one.py").write_text(content)
-        assert [types() for _ in expected] == expected
-    (tmp_path / "pyproject.toml").write_text("[tool.pyright]")
-    assert types() == (True, True)
-
-
 def same_version(folder: Path, changelog: str) -> subprocess.CompletedProcess[str]:
     """The step of scripts/check alone, over a changelog of our own."""
     (folder / "pyproject.toml").write_text('version = "1.2.0"\n')

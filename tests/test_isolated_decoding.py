@@ -148,7 +148,7 @@ def test_a_decoder_that_dies_is_one_unreadable_file(monkeypatch, fresh):
     monkeypatch.setenv("AVOW_UNTRUSTED", "1")
     photographs.read(CASES["jpeg"])
     with photographs.opened(io.BytesIO(CASES["jpeg"])) as one:
-        os.kill(one.image._decoder._process.pid, signal.SIGSEGV)  # pyright: ignore
+        os.kill(one.image._decoder._process.pid, signal.SIGSEGV)
         with pytest.raises(Unreadable, match="its decoder ended with signal 11"):
             one.image.load()
     assert photographs.read(CASES["jpeg"]).size == Image.open(io.BytesIO(CASES["jpeg"])).size
@@ -158,7 +158,7 @@ def test_a_decoder_that_hangs_is_ended(monkeypatch, fresh):
     monkeypatch.setenv("AVOW_UNTRUSTED", "1")
     monkeypatch.setenv("AVOW_DECODE_SECONDS", "30")
     with photographs.opened(io.BytesIO(CASES["jpeg"])) as one:
-        decoder = one.image._decoder  # pyright: ignore
+        decoder = one.image._decoder
         os.kill(decoder._process.pid, signal.SIGSTOP)
         decoder.seconds = 0.2
         with pytest.raises(Unreadable, match=r"its decoder took more than 0\.2 seconds"):

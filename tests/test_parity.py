@@ -46,7 +46,7 @@ VIDEO = [("dual_encoding", 23), ("hybrid_space", 37), ("ce_msrvtt", 61), ("ce_ms
 @pytest.fixture
 def parity(monkeypatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import parity  # pyright: ignore[reportMissingImports]
+    import parity
 
     return parity
 
@@ -267,7 +267,7 @@ def test_what_cannot_be_computed_is_red(resized, run, tmp_path, monkeypatch):
     (home / "tolerance.json").write_text("{}")
     assert run(home)[0] == 1
     assert run(home)[2] == (0, 0, 0, 8)
-    from parity_systems import vse_infty  # pyright: ignore[reportMissingImports]
+    from parity_systems import vse_infty
 
     monkeypatch.setitem(vse_infty.SYSTEMS, "vseinfty", "vse_infinite")
     code, rows, counts = run(resized)
@@ -279,7 +279,7 @@ def test_what_cannot_be_computed_is_red(resized, run, tmp_path, monkeypatch):
 
 
 def test_errors_are_relative_and_nothing_passes_by_being_no_number(parity):
-    from parity_systems._claims import (  # pyright: ignore[reportMissingImports]
+    from parity_systems._claims import (
         Bounds,
         error,
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
@@ -90,6 +90,6 @@ async def picture(here: Here, item_id: ItemId) -> Response:
 
 def item_answer(item: Item) -> ItemAnswer:
     moment = item.moment
-    times = {} if moment is None else asdict(moment)
+    times: dict[str, Any] = {} if moment is None else asdict(moment)
     times["key_frame"] = times.pop("key", None)
     return ItemAnswer.model_validate({**asdict(item), "tags": list(item.tags), **times})

@@ -194,7 +194,7 @@ def _beside(file: Path, data: str) -> Path | None:
 def _training(options: Mapping[str, Any]) -> dict[str, Any]:
     """How it was trained, as far as its options say."""
     whole = ("epochs", "decay_after", "batch")
-    settings = {}
+    settings: dict[str, Any] = {}
     for theirs, ours in _TRAINING.items():
         value = options.get(theirs)
         if isinstance(value, int | float) and not isinstance(value, bool):

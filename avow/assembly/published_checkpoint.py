@@ -79,7 +79,7 @@ def tensors(content: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
 
 
 def _load(path: Path) -> Any:
-    allowed = [
+    allowed: list[Any] = [
         argparse.Namespace,
         (_Kind, "numpy.dtype"),
         (_number, "numpy.core.multiarray.scalar"),

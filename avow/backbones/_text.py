@@ -34,8 +34,8 @@ class Transformer(TextBackbone):
     def __init__(self, name: str, source: str):
         super().__init__()
         self.network: Any = text_model(source).eval().requires_grad_(False)
-        self.dim = self.network.config.hidden_size
-        longest = self.network.config.max_position_embeddings
+        config: Any = self.network.config
+        self.dim, longest = config.hidden_size, config.max_position_embeddings
         self.tokeniser = Tokenizer.from_file(str(text_files(source) / "tokenizer.json"))
         self.tokeniser.enable_truncation(longest)
         self.tokeniser.enable_padding()

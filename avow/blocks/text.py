@@ -115,6 +115,7 @@ class TransformerText(TextEncoder):
         self.transformer = text_model(source, pretrained)
         self.drop = nn.Dropout(dropout)
         self.config: Any = self.transformer.config
+        # pyrefly: ignore [missing-attribute]  (torch: a module or a tensor)
         self.project = spread(nn.Linear(self.config.hidden_size, dim))
 
     def forward(self, text: Tokens) -> Float[Tensor, "items parts dim"]:

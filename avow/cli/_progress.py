@@ -32,4 +32,4 @@ def bar(hidden: bool = False) -> Iterator[Callable[[Progress], None]]:
 def _beside(progress: Progress) -> str:
     """What stands behind the bar: files that were skipped, and the video in hand."""
     parts = [f"skipped={progress.skipped}"] if progress.skipped else []
-    return " ".join(filter(None, [*parts, progress.in_words()]))
+    return " ".join(part for part in [*parts, progress.in_words()] if part)

@@ -4,7 +4,7 @@ import shlex
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -79,8 +79,8 @@ def search(
         # one question is too small to share out
         retriever = Retriever.open(index, model, threads=1, allow_code=allow_code)
         limit_threads(retriever.library)
-        asked = {"image": image, "without": without, "where": where, "kind": kind}
-        asked |= {"k": count, "risk": risk}
+        asked: dict[str, Any] = {"image": image, "without": without, "k": count}
+        asked |= {"where": where, "kind": kind, "risk": risk}
         result = retriever.search(text, **asked)
         better, hint = _correction(result), None
         if text is not None and better is not None:

@@ -16,7 +16,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,7 +62,8 @@ class _Elsewhere(Image.Image):
 
     def __init__(self, decoder: "_Decoder", about: dict[str, Any]):
         super().__init__()
-        self._decoder, self._draft = decoder, None
+        self._decoder = decoder
+        self._draft: Sequence[Any] | None = None
         self._size, self._mode = _edges(about["decoded"]), str(about["mode"])
         self.format = about["format"]
 
@@ -72,7 +73,7 @@ class _Elsewhere(Image.Image):
 
     def load(self) -> Any:
         image = _image(*self._decoder.ask({"do": "load", "draft": self._draft}))
-        self.__class__ = Image.Image  # pyright: ignore[reportAttributeAccessIssue]
+        self.__class__ = Image.Image  # type: ignore[assignment]
         self.__dict__ = image.__dict__  # both as Pillow's own stubs do
         return image.load()
 

@@ -35,9 +35,14 @@ _ROWS_AT_ONCE = 256
 class Rows(Protocol):
     """The features of one split, row by row."""
 
-    ids: tuple[str, ...]
-    shape: tuple[int, ...]
-    dtype: np.dtype
+    @property
+    def ids(self) -> tuple[str, ...]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
 
     def __len__(self) -> int: ...
 

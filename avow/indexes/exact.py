@@ -51,7 +51,7 @@ class Exact(Index):
 
     def __init__(self, dim: int, half: bool = False, block: int = BLOCK):
         self.dim, self.block = dim, block
-        self._rows = np.empty((0, dim), np.float16 if half else np.float32)
+        self._rows: np.ndarray = np.empty((0, dim), np.float16 if half else np.float32)
         self._ids = np.empty(0, np.int64)
         self._used = 0
         self._places: tuple[np.ndarray, np.ndarray] | None = None

@@ -38,6 +38,7 @@ class Hinge(Loss):
     warm_up: int
     reduce: Reduce
     risk_steps: int
+    # pyrefly: ignore [bad-override]  (frozen)
     views: int = 1
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Value]:

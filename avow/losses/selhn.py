@@ -36,6 +36,7 @@ class SelHN(Loss):
 
     margin: float
     near: float
+    # pyrefly: ignore [bad-override]  (frozen)
     views: int = 1
 
     def steps(self, similarities: Similarities, lesson: Lesson) -> Iterator[Value]:

@@ -51,6 +51,7 @@ class Tcl(Loss):
     agreement_steps: int
     agree_from: int
     learn: Learn
+    # pyrefly: ignore [bad-override]  (frozen)
     views: int
     risk_steps: int
     others: Others = "wrong"

@@ -150,7 +150,8 @@ def bootstrap(
         for column, cut in enumerate(CUTS):
             drawn[f"{side}.r{cut}"] = 100 * means[:, column]
         drawn[f"{side}.mean_rank"] = means[:, -1]
-    drawn["rsum"] = sum(values for name, values in drawn.items() if ".r" in name)
+    recalls = [values for name, values in drawn.items() if ".r" in name]
+    drawn["rsum"] = np.sum(recalls, axis=0)
     tails = ((1 - level) / 2, (1 + level) / 2)
     return {
         name: (float(low), float(high))

@@ -234,8 +234,8 @@ def _guarantees(
     none = ~hits.right.any(1)
     among = confidence | {OURS: one_of(stated)}
     cases = [
-        ("first answer", ALPHAS_FIRST, confidence, ~right),
-        ("one of ten", ALPHAS_TEN, among, none),
+        ("first answer", ALPHAS_FIRST, confidence, np.logical_not(right)),
+        ("one of ten", ALPHAS_TEN, among, np.asarray(none)),
     ]
     return {
         event: [

@@ -11,7 +11,7 @@ rests on it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -137,7 +137,8 @@ def fit_policy(
         ('relevant', 'given probabilities')
     """
     soft = np.asarray(matches).dtype.kind == "f"
-    how = _Fit(**{"event": "relevant" if soft else "right", **options})
+    chosen: dict[str, Any] = {"event": "relevant" if soft else "right", **options}
+    how = _Fit(**chosen)
     event, tau = how.event, how.tau
     scored = labelled(views_of(similarity), matches, tau, background_of(bank, tau), seed)
     first, second = halves(scored.groups, seed, larger_first=True)

@@ -88,8 +88,10 @@ class Probability:
         # numpy would make every number as long as a text in its place
         if not isinstance(content.get("bias"), int | float):
             raise ValueError("the bias of a probability is no number")
-        lists = {key: tuple(value) for key, value in content.items() if isinstance(value, list)}
-        probability = cls(**{**content, **lists})
+        lists: dict[str, Any] = {
+            key: tuple(value) for key, value in content.items() if isinstance(value, list)
+        }
+        probability = cls(**(content | lists))
         numbers = np.array([probability.centre, probability.scale, probability.weights], float)
         if numbers.ndim != 2 or not np.isfinite([*numbers.flat, probability.bias]).all():
             raise ValueError("the numbers of a probability do not go together")

@@ -32,6 +32,7 @@ class Drawn(Probe):
 
     passes: int
     temperature: float
+    # pyrefly: ignore [bad-override]  (frozen)
     needs: frozenset[str] = frozenset({"draws"})
 
     def measure(self, asked: QueryBatch) -> Measures:

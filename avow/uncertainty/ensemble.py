@@ -16,6 +16,7 @@ class Ensemble(Probe):
     """Disagreement among runs about the first answer."""
 
     temperature: float
+    # pyrefly: ignore [bad-override]  (frozen)
     needs: frozenset[str] = frozenset({"runs"})
 
     def measure(self, asked: QueryBatch) -> Measures:

@@ -32,6 +32,7 @@ class TwoWay(Probe):
     """How unusual this query is among all that might have asked for the answer."""
 
     shortlist: int
+    # pyrefly: ignore [bad-override]  (frozen)
     needs: frozenset[str] = frozenset({"background"})
 
     def measure(self, asked: QueryBatch) -> Measures:

@@ -144,13 +144,13 @@ def learn(course: Course, oracle: Oracle, step: int, log: dict[str, list[float]]
     agreement = course.loss.values[1:]
     rate = course.learner.optimiser.param_groups[0]["lr"]
     found = {
-        "step": [step],
+        "step": [float(step)],
         "lambda1": [weight],
         "lr": [rate] * len(course.loss.values),
         "loss_i2t": [sides[0]],
         "loss_t2i": [sides[1]],
         "loss": [total],
-        "loss_c": [sum(agreement)] if agreement else [],
+        "loss_c": [float(sum(agreement))] if agreement else [],
     }
     note(log, **found)
 

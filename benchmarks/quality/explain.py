@@ -47,7 +47,7 @@ def main() -> None:
         rows = list(tqdm(pool.imap(row_of, jobs), total=len(jobs)))
     command = "python -m benchmarks.quality.explain"
     away = WORDS if chosen.words else CELLS
-    figures = {
+    figures: dict[str, Any] = {
         "commit": commit(),
         "command": f"{command} --words" if chosen.words else command,
         "split": chosen.split,

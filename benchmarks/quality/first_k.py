@@ -50,7 +50,7 @@ def measured(stated: np.ndarray, anything: np.ndarray, fits: np.ndarray) -> dict
     order = np.argsort(-stated, axis=1, kind="stable")[:, :10]
     hits, fits = (np.take_along_axis(one, order, 1) for one in (stated, fits))
     each = rules(hits, anything)
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for k in DEPTHS:
         found = fits[:, :k].any(1)
         rows[str(k)] = {"found": float(found.mean())}

@@ -251,6 +251,7 @@ def make(wanted: Wanted, chosen: argparse.Namespace) -> None:
     chosen.here = True  # this process is the run's own
     path = wanted.result(chosen.out)
     run = chosen.runs / wanted.task.folder
+    result: dict[str, Any]
     if path.is_file():
         result = json.loads(path.read_text())
     elif wanted.together:

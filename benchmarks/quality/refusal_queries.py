@@ -44,8 +44,8 @@ OTHERS = "horse clock colour wheel chess board cell logo phantom brain retina an
 def main() -> None:
     galleries, flickr = captions_of(), open_dataset("flickr8k")
     said = phrases(flickr.splits["test"], at_least=3, most=200)
-    answerable = {
-        "sample": NOUNS,
+    answerable: dict[str, dict[str, list[str] | str]] = {
+        "sample": {**NOUNS},
         "flickr8k": {
             query: [flickr.splits["test"].image_ids[place] for place in np.flatnonzero(row)]
             for query, row in zip(said.queries, said.match, strict=True)

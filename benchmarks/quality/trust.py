@@ -48,7 +48,9 @@ def main() -> None:
     studies = (
         sets_anew(chosen) if chosen.only_sets else [study(run, chosen) for run in chosen.runs]
     )
-    summary = {query: summarise([one[query] for one in studies]) for query in QUERIES}
+    summary: dict[str, Any] = {
+        query: summarise([one[query] for one in studies]) for query in QUERIES
+    }
     path = keep(
         f"trust_{chosen.name}",
         {"runs": [run.name for run in chosen.runs], "summary": summary, "studies": studies},

@@ -91,7 +91,8 @@ def rate_of(
 @contextmanager
 def by_torch() -> Iterator[None]:
     """As without onnxruntime: the only way there was before."""
-    packages, onnx_export._PACKAGES = onnx_export._PACKAGES, ("no_such_package",)
+    packages = onnx_export._PACKAGES
+    setattr(onnx_export, "_PACKAGES", ("no_such_package",))  # noqa: B010
     try:
         yield
     finally:

@@ -92,12 +92,11 @@ def on_one(cluster: Nodes, index: Path, encoder: Encoder) -> float:
     """With the place of the second node taken by somebody else."""
     import ray
 
-    @ray.remote(num_cpus=1)
     class Guest:
         def here(self) -> bool:
             return True
 
-    guest: Any = Guest.remote()
+    guest: Any = ray.remote(num_cpus=1)(Guest).remote()
     ray.get(guest.here.remote())
     try:
         return rate(index, encoder, cluster.address)

@@ -65,7 +65,7 @@ def mutate(folder: Path, draw: random.Random) -> str:
     """Change one file below `folder`; what was changed, in words."""
     files = sorted(one for one in folder.rglob("*") if one.is_file() and one.suffix != ".py")
     path = draw.choice(files)
-    ways: list[Callable[[Path, random.Random], str]] = [_bytes, _whole_file]
+    ways: list[Callable[..., str]] = [_bytes, _whole_file]
     if path.suffix == ".json":
         ways = [_json] * 6 + [_raw_json] + ways
     elif path.name == "catalogue.sqlite":

@@ -165,8 +165,9 @@ def in_a_process(name: str, place: Path, first: int, count: int, *only: str) -> 
         print(said, file=sys.stderr)
         ended = f"{first}: the process of the tries ended with {status}: {said[-300:]}"
         return Batch(tries=0, losses=[" ".join(ended.split())])
-    content = json.loads(answer[0])
-    return Batch(**{**content, "counts": Counter(content["counts"])})
+    content: dict[str, Any] = json.loads(answer[0])
+    content["counts"] = Counter(content["counts"])
+    return Batch(**content)
 
 
 # --- what is kept ------------------------------------------------------------------------

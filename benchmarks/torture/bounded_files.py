@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 from unittest.mock import patch
 
 import numpy as np
@@ -148,7 +149,8 @@ def _head(held: bytearray, other: bytes, draw: random.Random) -> None:
     start = draw.randrange(min(len(held), 80))
     value = draw.choice((0, 1, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, draw.getrandbits(32)))
     size = draw.choice((1, 2, 4))
-    order = draw.choice(("little", "big"))
+    orders: tuple[Literal["little", "big"], ...] = ("little", "big")
+    order = draw.choice(orders)
     held[start : start + size] = (value & ((1 << 8 * size) - 1)).to_bytes(size, order)
 
 

@@ -53,8 +53,9 @@ class HubEncoder(Encoder):
         self.resample = Image.Resampling[look["resample"].upper()]
         self.mean = 255 * torch.tensor(look["mean"], device=self.device)
         self.deviation = 255 * torch.tensor(look["std"], device=self.device)
-        self.fixed_length = self.network.config.model_type.startswith("siglip")
-        self.longest: int = self.network.config.text_config.max_position_embeddings
+        config: Any = self.network.config
+        self.fixed_length = config.model_type.startswith("siglip")
+        self.longest: int = config.text_config.max_position_embeddings
         self.fingerprint = of_text([of_weights(network), json.dumps(look, sort_keys=True)])
         self.dim = self.encode_texts(["a"]).shape[1]
 

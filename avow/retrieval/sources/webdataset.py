@@ -3,6 +3,7 @@
 import tarfile
 from collections import OrderedDict
 from collections.abc import Iterator
+from tarfile import ReadError, TarFile
 from threading import Lock
 from typing import Any
 
@@ -18,6 +19,7 @@ from avow.retrieval.store.walk import FileStat
 
 MOST_KEPT = 200_000
 """Pictures of tars whose places are remembered."""
+_InvalidHeader: type[tarfile.TarError] = getattr(tarfile, "InvalidHeaderError")  # noqa: B009 (no stub names it)
 
 
 class WebDataset(ShardSource):
@@ -53,13 +55,11 @@ class _Member(tarfile.TarInfo):
     """A header inside a tar that is none is damage; `tarfile` takes it for the end."""
 
     @classmethod
-    def fromtarfile(  # pyright: ignore[reportIncompatibleMethodOverride]
-        cls, tar: tarfile.TarFile
-    ) -> "_Member":
+    def fromtarfile(cls, tarfile: TarFile) -> "_Member":
         try:
-            return super().fromtarfile(tar)
-        except tarfile.InvalidHeaderError as error:  # pyright: ignore[reportAttributeAccessIssue]
-            raise tarfile.ReadError(str(error)) from error
+            return super().fromtarfile(tarfile)
+        except _InvalidHeader as error:
+            raise ReadError(str(error)) from error
 
 
 _Contents = dict[str, tuple[FileStat, int, str]]

@@ -1,9 +1,0 @@
-from typing import Any, Self
-
-import numpy as np
-
-class Pipeline:
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Self: ...
-    def predict_proba(self, X: np.ndarray) -> np.ndarray: ...
-
-def make_pipeline(*steps: Any) -> Pipeline: ...

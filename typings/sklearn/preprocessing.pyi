@@ -1,6 +1,0 @@
-class SplineTransformer:
-    def __init__(
-        self, n_knots: int = 5, degree: int = 3, *, extrapolation: str = "constant"
-    ) -> None: ...
-
-class StandardScaler: ...

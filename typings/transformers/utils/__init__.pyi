@@ -1,1 +1,0 @@
-from transformers.utils import logging as logging
