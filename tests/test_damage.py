@@ -269,7 +269,7 @@ def test_items_are_verified_once_for_filters(photos, index, tmp_path):
         assert len(library.find(Where.parse("name~png"))) == 7
         library._link.set_trace_callback(None)
         raw(index, "UPDATE files SET name = 'x.png' WHERE name = 'night.png'")
-        library._filters._upto -= 1  # as if it were not seen yet
+        library._filters.checked._upto -= 1  # as if it were not seen yet
         with pytest.raises(WrongIndex, match="has changed"):
             library.find(Where.parse("name~png"))
 

@@ -484,6 +484,14 @@ def test_other_weights_of_the_same_model_replace_the_old_ones(photos, index):
         Library.open(index, ColourEncoder())
 
 
+def test_a_file_of_the_system_among_the_models_is_no_trouble(photos, index):
+    run(photos, index)
+    (index / "models" / ".DS_Store").write_bytes(b"where icons lie")
+    other = ColourEncoder("colours", dim=16)
+    assert run(photos, index, other, rebuild=True).new == 6
+    assert set(os.listdir(index / "models")) <= {other.fingerprint, ".DS_Store"}
+
+
 def test_a_rebuild_is_seen_only_when_it_is_done(photos, index):
     encoder = ColourEncoder()
     run(photos, index, encoder)

@@ -183,3 +183,13 @@ def test_parts_that_do_not_go_together_are_told(part, key, change, why, tmp_path
     content[part][key] = change(content[part][key])
     file.write_text(json.dumps(content))
     assert why in refusal(lambda: Policy.load(file), WrongTrust)
+
+
+def test_held_out_probabilities_are_written_with_four_digits(tmp_path):
+    policy = Policy.load(FIXTURES / "policy-3.json")
+    assert policy.held is not None
+    exact = policy.held.probability / 3
+    replace(policy, held=replace(policy.held, probability=exact)).save(tmp_path / "a.json")
+    written = json.loads((tmp_path / "a.json").read_text())["held"]["probability"]
+    assert written == np.round(exact, 4).tolist()
+    assert written != np.round(exact, 5).tolist()

@@ -8,6 +8,8 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from fastapi import FastAPI
@@ -115,9 +117,11 @@ def test_a_server_lets_neither_collections_nor_threads_hold_it_up(monkeypatch):
             frozen.append(gc.get_freeze_count())
 
     monkeypatch.setattr(connections, "server_of", lambda app: Server())
-    before = gc.get_freeze_count()
-    serve.run(FastAPI(), socket.create_server(("127.0.0.1", 0)))
+    app, library, before = FastAPI(), Mock(), gc.get_freeze_count()
+    app.state.service = SimpleNamespace(retriever=SimpleNamespace(library=library))
+    serve.run(app, socket.create_server(("127.0.0.1", 0)))
     assert frozen[0] >= before + len(loaded)
+    library.filter_apart.assert_called_once_with()
     assert sys.getswitchinterval() == pytest.approx(min(interval, 0.001))
     sys.setswitchinterval(interval)
 

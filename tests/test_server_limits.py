@@ -6,6 +6,7 @@ waited for, and bounds only end a test that would hang.
 
 import asyncio
 import json
+import signal
 import socket
 import threading
 import urllib.request
@@ -26,7 +27,7 @@ from avow.retrieval.indexing import index_folders
 from avow.retrieval.labelled_queries import read_known
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
-from avow.retrieval.store import feedback, filtering
+from avow.retrieval.store import feedback, filter_process, filtering
 from avow.retrieval.store.catalogue import changing, open_catalogue
 from avow.retrieval.store.items import TAGS_SHOWN
 from avow.retrieval.store.row_checksums import seal_tags
@@ -204,6 +205,68 @@ def test_another_fault_of_a_filter_is_not_told_as_its_deadline(retriever, monkey
     monkeypatch.setattr(filtering, "matches_any", broken)
     with pytest.raises(WrongIndex, match="user-defined function raised exception"):
         retriever.library.find(Where.parse("name~blue"))
+
+
+@pytest.fixture
+def apart(retriever, monkeypatch):
+    """A library whose filters run in another process, and in this one never."""
+
+    def refuse(*_):
+        raise AssertionError("a filter took the interpreter of the server")
+
+    retriever.library.filter_apart()
+    monkeypatch.setattr(filter_process, "choose", refuse)
+    return retriever.library
+
+
+@pytest.mark.parametrize("text", ["name~r*e*d", "name=blue.png or path~YELLOW", "tag=x"])
+def test_a_filter_of_a_server_runs_in_a_process_of_its_own(apart, text):
+    where = Where.parse(text)
+    with Library.open(apart.folder, ColourEncoder()) as other:
+        for kind in ("image", "text"):
+            here = filtering.choose(apart.folder, where, kind, 4, other._filters.checked)
+            assert apart.find(where, kind).tolist() == here.tolist()
+
+
+def test_faults_of_a_filter_elsewhere_are_told_as_here(apart, tmp_path):
+    where = Where.parse("name~red")
+    with pytest.raises(BadQuery, match="1 comparisons for each of 99999999 items"):
+        apart._filters.choose(where, "image", 99_999_999)
+    with closing(open_catalogue(tmp_path / "index")) as link:
+        link.execute("UPDATE files SET name = 'rad.png' WHERE name = 'red.png'")
+    with pytest.raises(WrongIndex, match="description of item 3 has changed"):
+        apart.find(where)
+    with pytest.raises(RuntimeError, match="KeyError: 'x'"):
+        raise filter_process._error({"error": "KeyError", "why": "'x'"})
+
+
+def test_a_filter_whose_process_was_killed_gets_another(apart, monkeypatch):
+    where = Where.parse("name~red")
+    found = apart.find(where).tolist()
+    first = apart._filters._process
+    first.kill()
+    assert apart.find(where).tolist() == found
+    second = apart._filters._process
+    assert second.pid != first.pid and first.returncode == -9
+    monkeypatch.setattr(filter_process.sys, "executable", "/bin/false")
+    second.kill()
+    with pytest.raises(Unavailable, match="'name~red' ended before it had an answer"):
+        apart.find(where)
+    monkeypatch.undo()
+    apart.filter_apart()
+    assert apart.find(where).tolist() == found
+    last = apart._filters._process
+    apart.close()
+    assert last.returncode == -9 and apart._filters._process is None
+
+
+def test_the_process_of_filters_ends_with_its_server(apart):
+    apart.find(Where.parse("name~red"))
+    process = apart._filters._process
+    process.send_signal(signal.SIGINT)  # Ctrl-C reaches it, too, and means the server
+    assert apart.find(Where.parse("name~blue")).tolist() and process.poll() is None
+    process.stdin.close()
+    assert process.wait(LONG) == 0
 
 
 # --- half requests and floods ---------------------------------------------------------------

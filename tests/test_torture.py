@@ -134,6 +134,12 @@ def test_batches_add_up_and_go_on_where_they_were(tmp_path, monkeypatch, capsys)
     figures = _runner.kept()["promises"]["whole_folders"]
     assert (figures["tries"], figures["losses"], figures["next"]) == (300, 1, 300)
     assert figures["counts"] == {"seen": 300} and figures["peaks"] == {"high": 250.0}
+    (here,) = figures["machines"]
+    early, other = here | {"date": "2001-01-01"}, here | {"architecture": "another"}
+    with _runner.results() as content:
+        content["promises"]["whole_folders"]["machines"] = [early, other]
+    assert _runner.main(["whole_folders", "--tries", "1"]) == 1
+    assert _runner.kept()["promises"]["whole_folders"]["machines"] == [other, here]
     assert _runner.main(["whole_folders", "--again", "--tries", "1"]) == 1
     capsys.readouterr()
     assert _runner.main(["--json"]) == 0

@@ -13,12 +13,14 @@ from scipy.stats import binom
 from avow.core.errors import BadData
 from avow.core.places import packaged_folder
 from avow.core.queries import QueryBatch
+from avow.trust import gallery_sampling
 from avow.trust.coherence import one_of_first, one_of_some
 from avow.trust.conformal_sets import conformal_limit
-from avow.trust.gallery_sampling import ScoredQueries, deal, draw
+from avow.trust.evidence_sum import CAUTION, evidence_sum
+from avow.trust.gallery_sampling import ScoredQueries, deal, draw, fit_serving
 from avow.trust.policy import Policy
 from avow.trust.probability import COMMON, LOG_WORDS, ONE_WORD, of_query
-from avow.trust.risk_control import promise, promise_on_average
+from avow.trust.risk_control import fewest_answers, promise, promise_on_average
 from avow.trust.top_k import PLAIN, describe, summarise, summarise_best
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -114,6 +116,58 @@ def test_the_limit_of_few_scores_is_the_one_that_counts():
     scores = np.arange(9.0)
     assert conformal_limit(scores, 0.1) == 8.0
     assert conformal_limit(scores[:8], 0.1) == np.inf
+
+
+def test_a_second_start_is_taken_where_there_are_queries_enough():
+    """One early mistake ends a sequence that starts early; the second start gets over it."""
+    enough = 20 * fewest_answers(0.1, 0.1)
+    made = []
+    for count in (enough - 1, enough):
+        wrong = np.zeros(count, bool)
+        wrong[3] = True
+        confidence = np.linspace(1, 0, count)
+        made.append(
+            [promise(confidence, wrong, 0.1, starts=starts).answered for starts in (None, 1, 2)]
+        )
+    (few, few_one, few_two), (many, many_one, many_two) = made
+    assert few == few_one == 0 < few_two == enough - 1
+    assert many == many_two == enough > many_one == 0
+
+
+def test_no_answers_promise_nothing_even_where_one_would_do():
+    nothing = np.zeros(0)
+    assert fewest_answers(0.9, 0.2) == 1
+    assert promise(np.ones(1), np.zeros(1, bool), 0.9, 0.2).answered == 1
+    made = promise(nothing, nothing.astype(bool), 0.9, 0.2)
+    assert made.threshold is None and made.reason
+
+
+def test_what_a_sample_may_have_missed_is_counted_from_its_chance():
+    """Constant evidence has no spread: all of the bound is what may lie between, unseen."""
+    level, sample, gap = 0.9, 40, 0.02
+    top, sampled = np.full((1, 5), 0.5), np.full((1, sample), 0.5 - gap)
+    left = np.ones((1, sample), bool)
+    told = evidence_sum(top, sampled, left, 10_005, tau=0.05, level=level)
+    share = np.exp(-gap / 0.05)
+    careful = 1 - CAUTION * (1 - level)
+    high = share + (1 - share) * -np.log((1 - careful) / 2) / sample
+    best = 5 * np.exp(0.5 / 0.05)
+    rest = (np.exp(told.log_high) - best) / (10_000 * np.exp(0.5 / 0.05))
+    assert rest[0] == pytest.approx(high, rel=1e-9)
+
+
+def test_a_list_is_served_by_the_first_right_hit_alone(monkeypatch):
+    similarity = np.array([[[0.9, 0.8, 0.7, 0.6], [0.5, 0.9, 0.7, 0.8]]], np.float32)
+    match = np.array([[0, 1, 1, 0], [1, 0, 1, 1]], bool)
+    seen, fit = [], gallery_sampling.fit_hits
+
+    def watched(event, hits, strengths):
+        seen.append(hits.right)
+        return fit(event, hits, strengths)
+
+    monkeypatch.setattr(gallery_sampling, "fit_hits", watched)
+    fit_serving(ScoredQueries(similarity, match), depth=4)
+    assert seen[0].tolist() == [[False, True, False, False], [False, True, False, False]]
 
 
 # --- galleries --------------------------------------------------------------------------------

@@ -33,6 +33,17 @@ def test_bytes_come_back_within_half_a_step_and_the_same_bytes_again():
     assert (form.encode(back) == rows).all()
 
 
+def test_the_steps_of_bytes_are_those_of_the_indexes_there_are():
+    """A row is read with the step it was written with, which no index notes."""
+    for width, form in (
+        (64, TurnedBytes(64)),
+        (16, CutBytes(np.eye(16, 64, dtype=np.float32))),
+    ):
+        assert form.step == 6 / (127 * width**0.5)
+    widest = CutBytes(np.eye(4, dtype=np.float32)).encode(np.array([[1, 2.9, 3.1, -9]], "f4"))
+    assert widest.tolist() == [[42, 123, 127, -127]]
+
+
 def test_numbers_stay_as_they_are_unless_half_is_asked_for():
     vectors = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
     assert Plain(3).name == "float32" and (Plain(3).encode(vectors) == vectors).all()

@@ -246,8 +246,9 @@ def _serve_one(ready: Callable[[], None], settings: Settings, listening: socket.
     """One of several processes: it takes its connections from the same socket."""
     from avow.api.connections import server_of
 
-    server = server_of(_application(settings), started=ready)
-    _favour_answers()
+    app = _application(settings)
+    server = server_of(app, started=ready)
+    _favour_answers(app)
     with listening, suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
 
@@ -371,18 +372,20 @@ def run(app: "FastAPI", listening: socket.socket) -> None:
     from avow.api.connections import server_of
 
     server = server_of(app)
-    _favour_answers()
+    _favour_answers(app)
     with listening, suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
     typer.echo("The server has ended.")
 
 
-def _favour_answers() -> None:
+def _favour_answers(app: "FastAPI") -> None:
     """Let nothing hold up the event loop for long, whatever the threads of the server do.
 
     What is loaded by now stays, so no collection of garbage walks over it again: that takes a
-    tenth of a second, in which nobody gets an answer. Threads hand over the interpreter sooner.
+    tenth of a second, in which nobody gets an answer. Threads hand over the interpreter sooner,
+    and filters, which would take it for every item, have a process of their own.
     """
+    app.state.service.retriever.library.filter_apart()
     gc.collect()
     gc.freeze()
     sys.setswitchinterval(_HAND_OVER)

@@ -35,11 +35,10 @@ from avow.retrieval.store.catalogue import (
     sentences,
 )
 from avow.retrieval.store.feedback import Feedback, read_feedback, set_feedback
-from avow.retrieval.store.filtering import choose
+from avow.retrieval.store.filter_process import Filters
 from avow.retrieval.store.indexed_folders import covered
 from avow.retrieval.store.items import (
     Item,
-    ItemCheck,
     count_videos,
     read_items,
     read_segments,
@@ -71,7 +70,7 @@ class Library(OpenIndex):
         self._space = Space(folder, fingerprint)
         with damage_told(folder):
             self._about = self._space.manifest(sealed=self._sealed)
-        self._filters, self._numbers = ItemCheck(folder), StableNumbers(folder)
+        self._filters, self._numbers = Filters(folder), StableNumbers(folder)
         self._written: tuple[int | None, WrittenTexts] = (None, WrittenTexts())
         """What is written in pictures, as of a state."""
         self._state: State = None  # type: ignore[assignment]  # until it is read
@@ -108,6 +107,7 @@ class Library(OpenIndex):
             raise
 
     def close(self) -> None:
+        self._filters.close()
         self._state.searched.close()
         self._link.close()
 
@@ -161,8 +161,11 @@ class Library(OpenIndex):
         ids = state.live_ids[state.texts[state.rows] == (kind == "text")]
         if where is None:
             return ids
-        passing = choose(self.folder, where, kind, len(ids), self._filters)
+        passing = self._filters.choose(where, kind, len(ids))
         return ids[np.isin(ids, passing)]
+
+    def filter_apart(self) -> None:
+        self._filters.go_apart()
 
     def choose(self, where: Where | None, kind: str, most: int) -> Choice:
         ids = np.sort(self.find(where, kind))

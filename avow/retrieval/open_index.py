@@ -108,6 +108,10 @@ class OpenIndex(ABC):
         return len(self.find(where, kind))
 
     @abstractmethod
+    def filter_apart(self) -> None:
+        """Run filters in another process from now on, where they would run in this one."""
+
+    @abstractmethod
     def choose(self, where: Where | None, kind: str, most: int) -> Choice:
         """What passes a filter, with a sample of at most so many."""
 

@@ -135,6 +135,9 @@ class SharedLibrary(OpenIndex):
     def count(self, where: Where | None = None, kind: str = "image") -> int:
         return self._store.count(where, kind)
 
+    def filter_apart(self) -> None:
+        """Nothing to do: its server filters."""
+
     def choose(self, where: Where | None, kind: str, most: int) -> Choice:
         sampled = self._store.sample(where, kind, most)
         found = len(sampled)

@@ -34,7 +34,7 @@ def render() -> str:
         *(_section(name, module, seen.get(name)) for name, module in modules.items()),
         *_branches(),
         *_mutants(),
-        *([figures.source(*filter(figures.exists, (NAME, BRANCHES, MUTANTS)))] if seen else []),
+        *([figures.source(*filter(figures.exists, (BRANCHES, MUTANTS)))] if seen else []),
     )
 
 
@@ -57,8 +57,15 @@ def _section(name: str, module: ModuleType, seen: dict[str, Any] | None) -> str:
         rows += [[f"{key} (largest)", number(value, 2)] for key, value in seen["peaks"].items()]
         parts.append(figures.table(["seen", "figure"], rows) if rows else "")
         parts += [f"- {line}" for line in seen["told"][:5]]
-        parts.append(f"By the code of: {', '.join(seen['commits'])}.")
+        parts.append(f"By the code of: {', '.join(seen['commits'])}. {_machines(seen)}.")
     return "\n\n".join(part for part in parts if part)
+
+
+def _machines(seen: dict[str, Any]) -> str:
+    return "; ".join(
+        f"On {figures.hardware(one)} ({one['architecture']}), {one['date']}"
+        for one in seen["machines"]
+    )
 
 
 def _branches() -> list[str]:

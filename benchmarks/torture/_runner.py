@@ -135,8 +135,8 @@ def one_batch(name: str, place: Path, first: int, count: int) -> None:
         after["next"] = first + count
         after["hours"] = round((before or {}).get("hours", 0.0) + hours, 5)
         after["commits"] = _commits(before)
+        after["machines"] = _machines(before)
         content["promises"][name] = after
-        content["machine"] = machine()
 
 
 def in_a_process(name: str, place: Path, first: int, count: int, *only: str) -> Batch:
@@ -177,7 +177,7 @@ def kept() -> dict[str, Any]:
     try:
         return json.loads(RESULTS.read_text("utf-8"))
     except FileNotFoundError:
-        return {"machine": None, "promises": {}}
+        return {"promises": {}}
 
 
 @contextlib.contextmanager
@@ -191,10 +191,17 @@ def results() -> Iterator[dict[str, Any]]:
         write_text(RESULTS, json.dumps(content, indent=1) + "\n")
 
 
-def machine() -> dict[str, Any]:
+def _machines(before: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Of all batches of a promise; of each machine the last day."""
     from benchmarks import _report  # with torch, which takes seconds to import
 
-    return _report.machine()
+    now = _report.machine()
+    others = [one for one in (before or {}).get("machines", []) if _same(one) != _same(now)]
+    return [*others, now]
+
+
+def _same(machine: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in machine.items() if key != "date"}
 
 
 def _commits(before: dict[str, Any] | None) -> list[str]:
