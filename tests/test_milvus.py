@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from databases import SERVERS, milvus_servers
 from encoders import ColourEncoder, picture
 from fastapi.testclient import TestClient
 from hypothesis import given
@@ -53,10 +54,10 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture
-def lite(milvus_lite, monkeypatch):
-    """A store in the file that all tests share."""
-    monkeypatch.setenv("AVOW_MILVUS_URI", milvus_lite)
+@pytest.fixture(params=milvus_servers())
+def lite(request, monkeypatch):
+    """A store in the file that all tests share, and one on a server where there is one."""
+    monkeypatch.setenv("AVOW_MILVUS_URI", request.getfixturevalue(SERVERS[request.param][1]))
     store = open_shared(f"milvus:test_{os.urandom(6).hex()}")
     assert store is not None
     yield store
@@ -364,6 +365,7 @@ def test_patterns_that_a_server_cannot_compare_are_compared_here(lite, tmp_path,
     )
 
 
+@pytest.mark.parametrize("lite", ["milvus"], indirect=True)
 def test_a_server_at_an_address_serves_a_store(lite, milvus_lite, shop, monkeypatch):
     """Milvus Lite has an address, too, while it runs."""
     from milvus_lite.server_manager import server_manager_instance

@@ -18,6 +18,8 @@ from avow.indexes.pgvector import PgVector
 from avow.retrieval.store.int8_rows import Int8Rows
 
 AT_ONCE = 10_000
+GRAPH, REACH = {"M": 16, "efConstruction": 64}, 40
+"""What pgvector takes where nobody says, so that Milvus is given the same."""
 GRAPH_MEMORY = "6GB"
 """Of the server, while it makes a graph. One that does not fit takes three times as long."""
 
@@ -132,7 +134,7 @@ class Milvus:
         schema.add_field("id", DataType.INT64, is_primary=True)
         schema.add_field("place", DataType.INT64)  # in its ten; Milvus Lite does not divide
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=dim)
-        graph = {"M": 16, "efConstruction": 64} if index == "HNSW" else {}
+        graph = GRAPH if index == "HNSW" else {}
         indexes = self.client.prepare_index_params()
         indexes.add_index("vector", index_type=index, metric_type="IP", params=graph)
         # made without its index, it is not loaded while it is filled
@@ -142,7 +144,7 @@ class Milvus:
     def search(self, query: np.ndarray, k: int, among: np.ndarray | None) -> np.ndarray:
         chosen = "" if among is None else "place == 0"
         found = self.client.search(
-            "scale", [query], limit=k, filter=chosen, search_params={"params": {"ef": 40}}
+            "scale", [query], limit=k, filter=chosen, search_params={"params": {"ef": REACH}}
         )
         return np.array([hit["id"] for hit in found[0]])
 
