@@ -241,7 +241,8 @@ def engines() -> list[str]:
         f"of mapped files counted and that of a server not. Graphs have {GRAPH['M']} links a "
         f"vector, are made with {GRAPH['efConstruction']} candidates and asked with {REACH}. "
         f"PostgreSQL may use {GRAPH_MEMORY} while it makes its graph. Bytes of a server are "
-        "those on its disk, the Milvus server's log of what was written among them.",
+        "those on its disk; of the Milvus server with its log of what was written, and with "
+        "parts that it merges while the cell is measured, whose graph it makes twice.",
         f"A cell may take {number(about['limit_s'])} s. The machine was shared, and the load "
         "before each cell stands beside it: compare cells of similar load. Asked: how many "
         "searches p50 and p99 are of; a slow engine is asked less often."

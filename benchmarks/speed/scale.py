@@ -65,18 +65,23 @@ def main() -> None:
     if chosen.cell:
         print(json.dumps(measured(chosen.place, int(chosen.cell[0]), chosen.cell[1])))
         return
-    path = RESULTS / f"{NAME}.json"
-    cells = json.loads(path.read_text())["cells"] if path.exists() else {}
     prepare(chosen.cache, chosen.place, sorted(chosen.sizes))
     for size in chosen.sizes:
         for engine in chosen.engines:
             key = f"{size} {engine}"
-            if chosen.again or key not in cells:
-                tenth = cells.get(f"{size // TENTH} {engine}", {})
-                cells[key] = run(chosen.place, size, engine, chosen.limit, tenth)
-                print(key, cells[key], flush=True)
+            if chosen.again or key not in earlier():
+                tenth = earlier().get(f"{size // TENTH} {engine}", {})
+                cell = run(chosen.place, size, engine, chosen.limit, tenth)
+                print(key, cell, flush=True)
                 about = {"commit": commit(), "dim": WIDTH, "queries": QUERIES, "k": K}
+                cells = earlier() | {key: cell}  # others may have measured meanwhile
                 keep(NAME, about | {"limit_s": chosen.limit, "cells": cells})
+
+
+def earlier() -> dict[str, Any]:
+    """The cells that were measured before."""
+    path = RESULTS / f"{NAME}.json"
+    return json.loads(path.read_text())["cells"] if path.exists() else {}
 
 
 def prepare(cache: Path, place: Path, sizes: list[int]) -> None:
@@ -146,7 +151,7 @@ def run(
     except subprocess.TimeoutExpired:
         return {"not_run": f"stopped after {limit} s"}
     finally:
-        shutil.rmtree(place / "engine", ignore_errors=True)
+        shutil.rmtree(place / f"{engine}-{size}", ignore_errors=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return {"not_run": "it ended early: " + last[:160]}
@@ -159,7 +164,7 @@ def measured(place: Path, size: int, name: str) -> dict[str, Any]:
     vectors = np.memmap(place / "vectors", np.float32, "r", shape=shape)
     with np.load(place / f"right-{size}.npz") as right:
         queries, plain, filtered = (right[key] for key in ("queries", "plain", "filtered"))
-    home = place / "engine"
+    home = place / f"{name}-{size}"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     load, started = os.getloadavg()[0], time.perf_counter()
