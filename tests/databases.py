@@ -191,10 +191,13 @@ def milvus_server() -> Iterator[str]:
         yield named
         return
     milvus = pytest.importorskip("milvus")
-    with tempfile.TemporaryDirectory() as place, milvus.MilvusServer() as running:
+    with tempfile.TemporaryDirectory() as place:
+        running = milvus.MilvusServer()
         running.set_base_dir(place)
+        running.config.set("proxy.timeTickInterval", 10)  # ms; a read waits for the next one
         running.start()
         yield f"http://127.0.0.1:{running.listen_port}"
+        running.stop()
 
 
 def _soon_says(log: Path, words: str) -> bool:

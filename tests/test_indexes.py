@@ -2,8 +2,11 @@
 
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from avow import indexes
 from avow.core import folder
 from avow.core.errors import BadFeatures, MissingExtra, Unavailable, WrongIndex
 from avow.core.vector_forms import Plain
+from avow.indexes import exact
 from avow.indexes.exact import DEAD, Exact, _merged
 from avow.indexes.pgvector import PgVector
 from avow.retrieval.indexing import index_folders
@@ -328,6 +332,37 @@ def test_a_server_that_restarts_is_found_again(server, away):
         away.ensure_postgres_running()
         assert asked()
     index.close()
+
+
+class Meeting(np.ndarray):
+    """Rows whose product waits for another one, and says whether it came."""
+
+    together: ClassVar = threading.Barrier(2)
+    patience: ClassVar = 0.0
+    met: ClassVar[list[bool]] = []
+
+    def __matmul__(self, other):
+        try:
+            self.together.wait(self.patience)
+            self.met.append(True)
+        except threading.BrokenBarrierError:
+            self.met.append(False)
+            self.together.reset()
+        return np.asarray(self) @ other
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_large_products_take_turns(monkeypatch, large):
+    """Each takes all cores; two at once are slower than one after the other."""
+    monkeypatch.setattr(exact, "_OF_ALL_CORES", 7 if large else 8)
+    monkeypatch.setattr(Meeting, "met", [])
+    monkeypatch.setattr(Meeting, "patience", 0.2 if large else 60)
+    monkeypatch.setattr(Meeting, "together", threading.Barrier(2))
+    index = Exact.over(np.arange(4), np.eye(4, 2, dtype=np.float32).view(Meeting))
+    query = np.eye(1, 2, dtype=np.float32)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: index.search(query, 1)[0].item(), range(2)))
+    assert found == [0, 0] and Meeting.met == [not large] * 2
 
 
 def test_mapped_rows_are_searched_where_they_lie(tmp_path):

@@ -1,5 +1,6 @@
 """What a store in Milvus promises beside the suite of all stores (`test_stores.py`)."""
 
+import json
 import os
 import signal
 import socket
@@ -7,10 +8,12 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from databases import SERVERS, milvus_servers
 from encoders import ColourEncoder, picture
 from fastapi.testclient import TestClient
 from hypothesis import given
@@ -18,7 +21,7 @@ from hypothesis import strategies as st
 
 from avow.api import create_app
 from avow.cli.status import lines_of
-from avow.core.errors import Unavailable, WrongIndex
+from avow.core.errors import BadQuery, Unavailable, WrongIndex
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.open_index import Choice
 from avow.retrieval.opening import open_library, open_shared
@@ -51,10 +54,10 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture
-def lite(milvus_lite, monkeypatch):
-    """A store in the file that all tests share."""
-    monkeypatch.setenv("AVOW_MILVUS_URI", milvus_lite)
+@pytest.fixture(params=milvus_servers())
+def lite(request, monkeypatch):
+    """A store in the file that all tests share, and one on a server where there is one."""
+    monkeypatch.setenv("AVOW_MILVUS_URI", request.getfixturevalue(SERVERS[request.param][1]))
     store = open_shared(f"milvus:test_{os.urandom(6).hex()}")
     assert store is not None
     yield store
@@ -97,13 +100,15 @@ def test_an_expression_has_one_shape_for_all_values(value):
     """Read by the parser of Milvus Lite, which the writer of expressions does not know."""
     from milvus_lite.search.filter.tokens import TokenKind, tokenize
 
-    from avow.retrieval.stores._milvus_filters import expression_of
+    from avow.retrieval.stores._milvus_filters import expression_of, liked
 
     written = value.replace("\\", "\\\\").replace('"', '\\"')
     for field, sign in (("path", "="), ("name", "~"), ("tag", "="), ("tag", "~")):
         shapes = []
         for one in (written, "plain"):
-            expression = expression_of(Where.parse(f'{field}{sign}"{one}"'), "image", 2)
+            expression = expression_of(
+                Where.parse(f'{field}{sign}"{one}"'), "image", partial(liked, most_tags=2)
+            )
             tokens = tokenize(expression)
             shapes.append([token.kind for token in tokens])
             texts = [token.value for token in tokens if token.kind is TokenKind.STRING]
@@ -297,6 +302,70 @@ def test_vectors_of_16_bits_come_back_from_a_server():
     np.testing.assert_array_equal(back.vectors, [vector.astype(np.float16)])
 
 
+@pytest.mark.parametrize(
+    ("version", "old"),
+    [
+        *(("v2.3.5-lite", True), ("2.3-20240101-abc", True), ("v1.1.1", True)),
+        *(("v2.4.0", False), ("2.6.1", False), ("v10.0", False), ("milvus_lite-3.2", False)),
+    ],
+)
+def test_which_servers_are_old(lite, monkeypatch, version, old):
+    with monkeypatch.context() as server:
+        server.setattr(Link, "version", version)
+        assert lite._link.is_old is old
+        if old:
+            with pytest.raises(WrongIndex) as told:
+                lite.prepare(MANIFEST | {"half": True}, False)
+            assert str(told.value) == (
+                f"The Milvus server of version {version!r} keeps vectors as float32. Expected "
+                "a Milvus server of version 2.4 or newer for float16; leave out '--vectors "
+                "float16', or name such a server in AVOW_MILVUS_URI."
+            )
+
+
+def test_patterns_that_a_server_cannot_compare_are_compared_here(lite, tmp_path, monkeypatch):
+    """Before 2.4 it knows LIKE with a beginning only, and no lengths of lists."""
+    lines = [{"text": f"{n}", "tags": [f"Straße {n}", "dog"][: 1 + n % 2]} for n in range(9)]
+    (tmp_path / "words.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    for name in ("red.png", "dark red.png", "blue.png"):
+        picture("red").save(tmp_path / name)
+    index_folders([tmp_path], index=Path(lite.address), encoder=ColourEncoder())
+    asked = [
+        *("name~red", "name~'*.png' and not name~'r*'", "path~'NOT THERE'", "folder~'*'"),
+        *("tag~'STRASSE*'", "tag~dog or tag~4", "not tag~dog", "tag~'*' and name~'w?rds*'"),
+    ]
+
+    def found():
+        with open_library(lite.address) as library:
+            return [
+                library.find(Where.parse(where), kind).tolist()
+                for where in asked
+                for kind in ("image", "text")
+            ]
+
+    wanted = found()
+    with monkeypatch.context() as server:
+        server.setattr(Link, "version", "v2.3.5-lite")
+        server.setattr(milvus, "liked", None)  # nothing is left to the server
+        assert found() == wanted and any(wanted) and not all(wanted)
+        with open_library(lite.address) as library:
+            assert library.count(Where.parse("name~green"), "image") == 0
+            picture("green").save(tmp_path / "green.png")
+            index_folders([tmp_path], index=Path(lite.address), encoder=ColourEncoder())
+            library.refresh()  # what matched before is forgotten
+            assert library.count(Where.parse("name~green"), "image") == 1
+            server.setattr(milvus, "_MOST_MATCHES", 1)
+            library.refresh()
+            with pytest.raises(BadQuery) as told:
+                library.find(Where.parse("name~red"), "image")
+    assert str(told.value) == (
+        "The pattern 'red' of the filter matches 2 items. Expected 1 at most with a Milvus "
+        "before 2.4, which does not compare patterns itself; write more of the name, or use "
+        "a newer server."
+    )
+
+
+@pytest.mark.parametrize("lite", ["milvus"], indirect=True)
 def test_a_server_at_an_address_serves_a_store(lite, milvus_lite, shop, monkeypatch):
     """Milvus Lite has an address, too, while it runs."""
     from milvus_lite.server_manager import server_manager_instance

@@ -55,7 +55,7 @@ def _numkong_products(queries: np.ndarray) -> Products | None:
     if numkong is None:
         return None
     queries = np.ascontiguousarray(queries)
-    if len(queries) == 1:
+    if len(queries) == 1 and not _has_tiles():
         # packing pays for several queries; for one it takes half as long again
 
         def of_one(rows: np.ndarray, out: np.ndarray) -> None:
@@ -95,6 +95,12 @@ def _numkong() -> Any:
     except ImportError:
         return None
     return numkong
+
+
+@cache
+def _has_tiles() -> bool:
+    """Whether the processor multiplies tiles of bytes (AMX), which want packed queries."""
+    return bool(_numkong().get_capabilities().get("sapphireamx"))
 
 
 @cache

@@ -5,6 +5,8 @@ Dead rows stay where they are, with the id -1, until somebody writes the rows an
 """
 
 import json
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +25,10 @@ DEAD = -1
 BLOCK = 2**18
 """Rows compared at once: few large products keep every core busy."""
 _SCORES_AT_ONCE = 2**24
+_OF_ALL_CORES = 2**25
+"""Numbers of a product that takes all cores: two at once wait for each other, and take longer
+than one after the other, with OpenBLAS many times as long."""
+_TURN = threading.Lock()
 _FEW = 4
 """A choice smaller than one in so many rows is gathered, a larger one is masked."""
 _LOWEST = np.finfo(np.float32).min
@@ -211,8 +217,9 @@ def _products(
     """What every query scores with every row, in float32 whatever the rows are stored in."""
     if rows.dtype == np.float16:
         return _half_products(queries, rows)
-    # a product with one vector is several times faster than one with a matrix of one column
-    return (rows @ queries[0])[None] if len(queries) == 1 else queries @ rows.T
+    with _TURN if rows.size > _OF_ALL_CORES else nullcontext():
+        # a product with one vector is much faster than one with a matrix of one column
+        return (rows @ queries[0])[None] if len(queries) == 1 else queries @ rows.T
 
 
 def _half_products(

@@ -14,6 +14,8 @@ DECODING_CORES = 16
 CORES = 64
 MACHINE_GB = 256
 """Of one machine that holds vectors: its cores and its memory."""
+SERVERS, GRAPH_OF = {"postgres": "PostgreSQL", "milvus": "Milvus"}, 10**6
+"""Engines with a graph, and of how many vectors of 512 numbers it was measured."""
 CATALOGUE_BYTES = 700
 """Assumed for one item in a catalogue: path, sizes, checksums and their indexes."""
 
@@ -35,12 +37,15 @@ class Units:
     question: float
     """Seconds to encode a query."""
     trust: float
+    graphs: dict[str, dict[str, float]]
+    """By engine: the cell of a million vectors in a graph of a server."""
 
     @classmethod
     def measured(cls) -> "Units":
         features, search = figures.load("features"), figures.load("search_speed")
         compact = figures.load("compact_vectors")
-        forms = compact["forms"]
+        forms, cells = compact["forms"], figures.load("scale")["cells"]
+        servers = {name: cells.get(f"{GRAPH_OF} {key}", {}) for key, name in SERVERS.items()}
         return cls(
             features["per_second"],
             features["network_per_second"],
@@ -50,6 +55,7 @@ class Units:
             1e9 * compact["speed"]["gigabytes_a_second_a_core"],
             search["encode"]["p50_ms"] / 1000,
             search["trust"]["p50_ms"] / 1000,
+            {name: cell for name, cell in servers.items() if "build_s" in cell},
         )
 
 
@@ -62,7 +68,7 @@ def render() -> str:
         "assumptions. Measured sizes: [results](../results/scale.md).",
         "## Unit costs",
         unit_costs(units),
-        figures.source("features", "search_speed", "compact_vectors"),
+        figures.source("features", "search_speed", "compact_vectors", "scale"),
         "## Bytes, machines, hours and money",
         sizes(units),
         f"Indexing is decoding: the network alone is {number(units.encoded / units.decoded)} "
@@ -92,6 +98,14 @@ def unit_costs(units: Units) -> str:
             "exact search",
             f"{number(units.scanned / 1e9, 1)} GB a second and core",
         ],
+        *(
+            [
+                f"a vector of 512 numbers in a graph of {name}",
+                f"{number(GRAPH_OF / cell['build_s'])} a second on 2 cores, "
+                f"{number(cell['bytes_a_vector'])} bytes",
+            ]
+            for name, cell in units.graphs.items()
+        ),
         ["encode a query", f"{number(1000 * units.question, 1)} ms"],
         ["judge an answer", f"{number(1000 * units.trust, 1)} ms, whatever the size"],
         ["assumed: an H200 with its cores", f"{number(GPU_HOUR, 2)} dollars an hour"],
@@ -135,6 +149,18 @@ def sizes(units: Units) -> str:
         ["memory, dollars a month", *_row(lambda n: gigabytes[n] * MEMORY_MONTH)],
         ["SSD, dollars a month", *_row(lambda n: stored[n] * GIGABYTE_MONTH)],
     ]
+    for name, cell in units.graphs.items():
+        graph_gb, made = cell["bytes_a_vector"] / 1e9, cell["build_s"] / GRAPH_OF / 3600
+        rows += [
+            [
+                f"graph over 512 numbers in {name}, GB of disk",
+                *_row(lambda n, each=graph_gb: n * each),
+            ],
+            [
+                "the same, hours to make with 2 shared cores, in proportion",
+                *_row(lambda n, each=made: n * each),
+            ],
+        ]
     return figures.table(head, rows)
 
 
@@ -160,8 +186,8 @@ def breaks(units: Units) -> list[list[str]]:
         [
             "10⁹",
             "one machine's memory for the vectors, and the time to read the pictures at all",
-            "a cluster of an engine that this version has no store for; the judgement stays "
-            "one, over merged similarities and one sample",
+            "a Milvus cluster, on which nobody has run Avow yet; the judgement stays one, over "
+            "merged similarities and one sample",
         ],
     ]
 
@@ -180,5 +206,10 @@ def commands() -> list[str]:
             "avow index /archive/part --index postgres:archive --engine hnsw",
             "avow serve --index postgres:archive",
         ),
-        "10⁹ needs a cluster that no command of this version fills.",
+        "10⁹ with a Milvus cluster, which takes the same address as one server; not tried:",
+        figures.command(
+            "export AVOW_MILVUS_URI=http://cluster:19530",
+            "avow index s3://archive --index milvus:archive --engine hnsw --ray auto",
+            "avow serve --index milvus:archive",
+        ),
     ]

@@ -3,13 +3,16 @@
     python -m benchmarks.speed.scale [--sizes 100000 1000000] [--engines ...] [--again]
 
 Vectors: the photographs of Flickr8k test in the 512 directions that `--vectors int8x256` keeps,
-and beyond them vectors drawn around real ones; captions of the test split ask. Engines: `exact`
-(float32), `int8` (bytes), `faiss` (flat), `postgres` (pgvector's HNSW on the server of
-AVOW_PG_DSN) and `milvus` (Milvus Lite, or the server of AVOW_MILVUS_URI). Every cell is a
-process of its own, whose memory is measured, and is kept when it is done: run it again to go
-on. A cell that takes longer than --limit seconds is stopped and listed as such.
+and beyond them vectors drawn around real ones; captions of the test split ask. They are drawn
+once: every size is the beginning of the largest one. Engines: `exact` (float32), `int8`
+(bytes), `faiss` (flat), `postgres` (pgvector's HNSW on the server of AVOW_PG_DSN), `milvus`
+(HNSW on the server of AVOW_MILVUS_URI, whose files are in AVOW_SCALE_MILVUS) and `milvus-lite`
+(flat, in a file). Every cell is a process of its own, whose memory is measured, and is kept
+when it is done: run it again to go on. A cell that takes longer than --limit seconds is
+stopped, and one whose tenth shows that it cannot be done here is not begun: it says why.
 
 Recall at 10 is held against a plain product of all vectors; the filter leaves one item in ten.
+An engine that is slow is asked less often, 4 times at least: `searches` says how often.
 """
 
 import argparse
@@ -22,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +42,9 @@ from benchmarks.quality.shards import drawn_around
 from benchmarks.speed import scale_engines
 
 NAME = "scale"
-QUERIES, K, SEARCHES, CLIENTS = 60, 10, 30, 16
+QUERIES, K, SEARCHES, FEWEST, CLIENTS = 60, 10, 30, 4, 16
+ASKING = 20.0
+"""Seconds that one kind of question may take; a slow engine is asked less often."""
 TENTH = 10
 MADE_AT_ONCE = 50_000
 WIDTH = 512
@@ -59,52 +65,67 @@ def main() -> None:
     if chosen.cell:
         print(json.dumps(measured(chosen.place, int(chosen.cell[0]), chosen.cell[1])))
         return
-    path = RESULTS / f"{NAME}.json"
-    cells = json.loads(path.read_text())["cells"] if path.exists() else {}
+    prepare(chosen.cache, chosen.place, sorted(chosen.sizes))
     for size in chosen.sizes:
-        prepare(chosen.cache, chosen.place, size)
         for engine in chosen.engines:
             key = f"{size} {engine}"
-            if chosen.again or key not in cells:
-                cells[key] = run(chosen.place, size, engine, chosen.limit)
-                print(key, cells[key], flush=True)
+            if chosen.again or key not in earlier():
+                tenth = earlier().get(f"{size // TENTH} {engine}", {})
+                cell = run(chosen.place, size, engine, chosen.limit, tenth)
+                print(key, cell, flush=True)
                 about = {"commit": commit(), "dim": WIDTH, "queries": QUERIES, "k": K}
+                cells = earlier() | {key: cell}  # others may have measured meanwhile
                 keep(NAME, about | {"limit_s": chosen.limit, "cells": cells})
 
 
-def prepare(cache: Path, place: Path, size: int) -> None:
-    """Vectors, queries and the right answers of a size, made once."""
-    home = place / str(size)
-    if (home / "right.npz").exists():
+def earlier() -> dict[str, Any]:
+    """The cells that were measured before."""
+    path = RESULTS / f"{NAME}.json"
+    return json.loads(path.read_text())["cells"] if path.exists() else {}
+
+
+def prepare(cache: Path, place: Path, sizes: list[int]) -> None:
+    """Vectors of the largest size, queries and the right answers of every size, made once."""
+    if all((place / f"right-{size}.npz").exists() for size in sizes):
         return
-    home.mkdir(parents=True, exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
+    real, queries = photographs(cache)
+    rng = np.random.default_rng(0)
+    best: list[tuple[np.ndarray, np.ndarray]] = []
+    few: list[tuple[np.ndarray, np.ndarray]] = []
+    starts = sorted({*range(0, sizes[-1], MADE_AT_ONCE), *sizes})
+    with (place / "vectors").open("wb") as stream:
+        for start, end in pairwise(starts):
+            block = drawn_around(real, len(real) + end - start, rng)[start - end :]
+            if not start:
+                block[: min(end, len(real))] = real[:end]
+            block /= np.linalg.norm(block, axis=1, keepdims=True)
+            stream.write(block.tobytes())
+            ids, scores = np.arange(start, end), queries @ block.T
+            tenth = ids % TENTH == 0
+            best.append(top(ids, scores))
+            few.append(top(ids[tenth], scores[:, tenth]))
+            if end in sizes:
+                right = {"plain": merged(best), "filtered": merged(few)}
+                np.savez(place / f"right-{end}.npz", queries=queries, **right)
+
+
+def photographs(cache: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of real photographs, and of captions that ask."""
     opened = Lab(cache)
     split = open_dataset("flickr8k").splits["test"]
     images = opened.photographs("flickr8k", list(split.files or ()))
     form = CutBytes(projections.fitted(opened.encoder))
-    real, rng = form.turn(images), np.random.default_rng(0)
+    chosen = np.random.default_rng(1).choice(len(split.captions), QUERIES, False)
+    texts = opened.texts([one_form(split.captions[place]) for place in chosen])
+    real, queries = form.turn(images), form.turn(texts)
     real /= np.linalg.norm(real, axis=1, keepdims=True)
-    texts = opened.texts([one_form(caption) for caption in split.captions])
-    queries = form.turn(texts[rng.choice(len(texts), QUERIES, False)])
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    best: list[tuple[np.ndarray, np.ndarray]] = []
-    few: list[tuple[np.ndarray, np.ndarray]] = []
-    with (home / "vectors").open("wb") as stream:
-        for start in range(0, size, MADE_AT_ONCE):
-            count = min(MADE_AT_ONCE, size - start)
-            block = drawn_around(real, len(real) + count, rng)[-count:]
-            if not start:
-                block[: min(count, len(real))] = real[:count]
-            block /= np.linalg.norm(block, axis=1, keepdims=True)
-            stream.write(block.tobytes())
-            ids, scores = np.arange(start, start + count), queries @ block.T
-            best.append(top(ids, scores))
-            few.append(top(ids[::TENTH], scores[:, ::TENTH]))
-    np.savez(home / "right.npz", queries=queries, plain=merged(best), filtered=merged(few))
+    return real, queries
 
 
 def top(ids: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :K]
+    order = np.argpartition(-scores, K, axis=1)[:, :K]
     return ids[order], np.take_along_axis(scores, order, 1)
 
 
@@ -114,11 +135,15 @@ def merged(parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     return np.take_along_axis(ids, np.argsort(-scores, axis=1, kind="stable")[:, :K], 1)
 
 
-def run(place: Path, size: int, engine: str, limit: int) -> dict[str, Any]:
-    """One cell in a process of its own."""
+def run(
+    place: Path, size: int, engine: str, limit: int, tenth: dict[str, Any]
+) -> dict[str, Any]:
+    """One cell in a process of its own. tenth: the cell of a tenth of the size."""
     asked = [sys.executable, "-m", "benchmarks.speed.scale", "--place", str(place)]
     asked += ["--cell", str(size), engine]
-    lacking = scale_engines.lacking(engine, size, WIDTH)
+    lacking = scale_engines.lacking(engine, size, WIDTH) or scale_engines.too_large(
+        engine, tenth, size, limit, shutil.disk_usage(place).free
+    )
     if lacking:
         return {"not_run": lacking}
     try:
@@ -126,7 +151,7 @@ def run(place: Path, size: int, engine: str, limit: int) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"not_run": f"stopped after {limit} s"}
     finally:
-        shutil.rmtree(place / "engine", ignore_errors=True)
+        shutil.rmtree(place / f"{engine}-{size}", ignore_errors=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return {"not_run": "it ended early: " + last[:160]}
@@ -135,36 +160,51 @@ def run(place: Path, size: int, engine: str, limit: int) -> dict[str, Any]:
 
 def measured(place: Path, size: int, name: str) -> dict[str, Any]:
     """Build an engine over the vectors, and ask it; runs in the child."""
-    vectors = np.memmap(place / str(size) / "vectors", np.float32, "r").reshape(size, -1)
-    with np.load(place / str(size) / "right.npz") as right:
+    shape = (size, WIDTH)
+    vectors = np.memmap(place / "vectors", np.float32, "r", shape=shape)
+    with np.load(place / f"right-{size}.npz") as right:
         queries, plain, filtered = (right[key] for key in ("queries", "plain", "filtered"))
-    home = place / "engine"
+    home = place / f"{name}-{size}"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     load, started = os.getloadavg()[0], time.perf_counter()
     engine = scale_engines.ENGINES[name](vectors, home)
     built = time.perf_counter() - started
-    chosen = np.arange(0, size, TENTH)
-    recall = share(np.stack([engine.search(query, K, None) for query in queries]), plain)
-    few = share(np.stack([engine.search(query, K, chosen) for query in queries[:20]]), filtered)
-    times = []
-    for place_of in range(SEARCHES):
-        started = time.perf_counter()
-        engine.search(queries[place_of % len(queries)], K, None)
-        times.append(1000 * (time.perf_counter() - started))
+    found, _ = asked(engine, queries, None)
+    recall = share(np.stack(found), plain)
+    found, _ = asked(engine, queries[:20], np.arange(0, size, TENTH))
+    few = share(np.stack(found), filtered)
+    _, times = asked(engine, queries[:SEARCHES], None)
+    size_of = engine.bytes()
     figures: dict[str, Any] = {
         "build_s": round(built, 1),
-        "bytes_a_vector": round(engine.bytes() / size),
+        "bytes_a_vector": None if size_of is None else round(size_of / size),
         "p50_ms": round(float(np.percentile(times, 50)), 2),
         "p99_ms": round(float(np.percentile(times, 99)), 2),
+        "searches": len(times),
         "recall": round(recall, 4),
         "recall_filtered": round(few, 4),
     }
-    figures["a_second_1"] = round(throughput(engine, queries, 1), 1)
-    figures["a_second_16"] = round(throughput(engine, queries, CLIENTS), 1)
+    each = max(1, len(times) // CLIENTS)
+    figures["a_second_1"] = round(throughput(engine, queries, 1, len(times)), 1)
+    figures["a_second_16"] = round(throughput(engine, queries, CLIENTS, each), 1)
     figures |= {"memory_mb": round(peak_memory()), "load_before": round(load, 1)}
     engine.close()
     return figures
+
+
+def asked(
+    engine: scale_engines.Engine, queries: np.ndarray, among: np.ndarray | None
+) -> tuple[list[np.ndarray], list[float]]:
+    """Answers and milliseconds of the queries, fewer where an answer takes long."""
+    found, times, first = [], [], time.perf_counter()
+    for place, query in enumerate(queries):
+        started = time.perf_counter()
+        if place >= FEWEST and started - first > ASKING:
+            break
+        found.append(engine.search(query, K, among))
+        times.append(1000 * (time.perf_counter() - started))
+    return found, times
 
 
 def peak_memory() -> float:
@@ -184,9 +224,10 @@ def share(found: np.ndarray, right: np.ndarray) -> float:
     return float(np.mean([len(set(one) & set(other)) / K for one, other in pairs]))
 
 
-def throughput(engine: scale_engines.Engine, queries: np.ndarray, clients: int) -> float:
+def throughput(
+    engine: scale_engines.Engine, queries: np.ndarray, clients: int, each: int
+) -> float:
     """Searches a second of so many clients at once."""
-    each = max(2, SEARCHES // clients)
 
     def ask() -> None:
         for place in range(each):

@@ -6,6 +6,7 @@ rows and in the patterns, so that there is nothing to escape.
 """
 
 import math
+from collections.abc import Callable, Sequence
 
 from avow.retrieval.stores._filter_parts import like, times_of
 from avow.retrieval.where import Where
@@ -18,6 +19,7 @@ UNKNOWN = -1
 NOWHERE = 1000.0
 """A latitude or longitude that an item does not have."""
 _EVERYTHING = "id >= 0"
+_NOTHING = f"not ({_EVERYTHING})"
 _LARGEST = 2**63 - 1
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _VEILED = (*range(32), *map(ord, "%_\\\"'"), 127)
@@ -25,14 +27,33 @@ _VEIL = {code: 0xE000 + code for code in _VEILED}
 _VEIL |= {0xE000 + code: 0xF0000 + code for code in _VEILED}
 """Letters that are kept as others of the private areas of Unicode, and those of the first."""
 _WHOLE = ("size", "width", "height")
+Patterns = Callable[[str, str], str]
+"""Writes that a field matches a pattern of `~`."""
 
 
-def expression_of(where: Where | None, kind: str, most_tags: int) -> str:
-    """kind: "image" (and moments of videos) or "text". most_tags: of one item at most."""
+def expression_of(where: Where | None, kind: str, patterns: Patterns) -> str:
+    """kind: "image" (and moments of videos) or "text"."""
     wanted = f"shown == {TEXT if kind == 'text' else PICTURE}"
     if where is None:
         return wanted
-    return f"{wanted} and {_written(where.tree, most_tags)}"
+    return f"{wanted} and {_written(where.tree, patterns)}"
+
+
+def liked(field: str, pattern: str, most_tags: int) -> str:
+    """A pattern as LIKE. most_tags: of one item at most."""
+    written = literal(like(pattern, veiled))
+    if field != "tag":
+        return f"{field}_like like {written}"
+    each = (
+        f"(array_length(tags_like) > {place} and tags_like[{place}] like {written})"
+        for place in range(most_tags)
+    )
+    return " or ".join(each) or _NOTHING
+
+
+def among(ids: Sequence[int]) -> str:
+    """A pattern as the rows that match it."""
+    return f"id in [{', '.join(map(str, ids))}]" if ids else _NOTHING
 
 
 def asks_for_tags(tree: Tree) -> bool:
@@ -64,16 +85,16 @@ def following(start: str) -> str:
     return start[:-1] + chr(ord(start[-1]) + 1)
 
 
-def _written(tree: Tree, most_tags: int) -> str:
+def _written(tree: Tree, patterns: Patterns) -> str:
     if isinstance(tree, Negated):
-        return f"(not {_written(tree.part, most_tags)})"
+        return f"(not {_written(tree.part, patterns)})"
     if isinstance(tree, Joined):
-        parts = [_written(part, most_tags) for part in tree.parts]
+        parts = [_written(part, patterns) for part in tree.parts]
         return f"({f' {tree.word} '.join(parts)})"
-    return f"({_compared(tree, most_tags)})"
+    return f"({_compared(tree, patterns)})"
 
 
-def _compared(tree: Comparison, most_tags: int) -> str:
+def _compared(tree: Comparison, patterns: Patterns) -> str:
     name, sign = tree.field, tree.sign
     if sign == "any":
         return _EVERYTHING
@@ -82,26 +103,15 @@ def _compared(tree: Comparison, most_tags: int) -> str:
     if name == "modified":
         return " and ".join(f"mtime_ns {sign} {time}" for sign, time in times_of(tree))
     value = tree.values[0]
-    if name == "tag":
-        return _tagged(sign, str(value), most_tags)
     if sign == "~":
-        return f"{name}_like like {literal(like(str(value), veiled))}"
+        return patterns(name, str(value))
+    if name == "tag":
+        return f"array_contains(tags, {literal(str(value))})"
     if name == "taken":
         return _taken(tree)
     if isinstance(value, str):
         return f"{name} == {literal(value)}"
     return _number(name, sign, value)
-
-
-def _tagged(sign: str, value: str, most_tags: int) -> str:
-    if sign == "=":
-        return f"array_contains(tags, {literal(value)})"
-    pattern = literal(like(value, veiled))
-    each = (
-        f"(array_length(tags_like) > {place} and tags_like[{place}] like {pattern})"
-        for place in range(most_tags)
-    )
-    return " or ".join(each) or f"not ({_EVERYTHING})"
 
 
 def _taken(tree: Comparison) -> str:
@@ -118,7 +128,7 @@ def _number(name: str, sign: str, value: int | float) -> str:
     if name not in _WHOLE:
         return f"{known} and {name} {_sign(sign)} {float(value)!r}"
     if sign == "=" and value != int(value):
-        return f"not ({_EVERYTHING})"
+        return _NOTHING
     whole = math.ceil(value) if sign in ("<", ">=") else math.floor(value)
     return f"{known} and {name} {_sign(sign)} {min(whole, _LARGEST)}"
 

@@ -6,6 +6,7 @@ write while it is made. The file is let go of when the last handle of the proces
 
 import logging
 import os
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -68,6 +69,7 @@ class Link:
         self._client: Any = None
         self._end: Callable[[], object] = lambda: None
         self._loaded: set[str] = set()
+        self._version = ""
         for name in ("pymilvus", "milvus_lite", "grpc._server"):
             # they would repeat on stderr what the sentence of the error says
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -76,6 +78,19 @@ class Link:
     def is_there(self) -> bool:
         """Whether there can be anything: a file is made by the first who writes."""
         return not self.is_lite or Path(self._uri).exists()
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is a server before 2.4: patterns only by beginning, vectors in 32 bits."""
+        told = re.match(r"v?(\d+)\.(\d+)", self.version)
+        return told is not None and (int(told[1]), int(told[2])) < (2, 4)
+
+    @property
+    def version(self) -> str:
+        """As it is told: "v2.3.5-lite" is a server of the package `milvus`."""
+        if not self._version:
+            self._version = str(self.use(lambda client: client.get_server_version()))
+        return self._version
 
     def use(self, work: Callable[[Any], T], where: Where | None = None) -> T:
         """Do something with a client; where: the filter in it. All of it may be repeated."""

@@ -158,11 +158,15 @@ def queries_of(queries: Float32[np.ndarray, "queries dim"], half: bool) -> list[
     return [_sent(query, half) for query in queries]
 
 
-def no_half_vectors() -> WrongIndex:
-    return WrongIndex(
-        "Milvus Lite keeps vectors as float32. Expected a Milvus server for float16; leave out "
-        "'--vectors float16', or name a server in AVOW_MILVUS_URI."
-    )
+def check_half(version: str, old: bool) -> None:
+    """Whether vectors of 16 bits are possible."""
+    if old or version.startswith("milvus_lite"):
+        what = f"The Milvus server of version {version!r}" if old else "Milvus Lite"
+        raise WrongIndex(
+            f"{what} keeps vectors as float32. Expected a Milvus server of version 2.4 or "
+            "newer for float16; leave out '--vectors float16', or name such a server in "
+            "AVOW_MILVUS_URI."
+        )
 
 
 def _sent(vector: np.ndarray, half: bool) -> Any:

@@ -10,22 +10,27 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from avow.core.errors import WrongIndex
+from avow.core.errors import BadQuery, WrongIndex
 from avow.core.searching import Nearest, Queries
 from avow.core.shapes import Int64
 from avow.retrieval import store_contract as contract
 from avow.retrieval import store_documents as documents
+from avow.retrieval.patterns import matches
 from avow.retrieval.store_contract import FORMAT, Current, Filter, Row, SharedStore, Stored
 from avow.retrieval.stores import _milvus_notes as noting
 from avow.retrieval.stores._milvus_filters import (
     TOMBSTONE,
+    Patterns,
+    among,
     asks_for_tags,
     beginning,
     expression_of,
+    liked,
     literal,
 )
 from avow.retrieval.stores._milvus_link import PATIENCE, Link
@@ -33,9 +38,9 @@ from avow.retrieval.stores._milvus_reading import MOST, STRONG, by_ids, counted,
 from avow.retrieval.stores._milvus_rows import (
     READ,
     cells_of,
+    check_half,
     make_notes,
     make_rows,
-    no_half_vectors,
     queries_of,
     stored,
     tombstone,
@@ -48,6 +53,8 @@ _SPARE = 16
 """Hits that are asked for beyond k, to put those of equal scores in order."""
 _WIDEST = 4096
 """Candidates of a search through a graph at most."""
+_MOST_MATCHES = 20_000
+"""Rows that a filter may name by their numbers."""
 _GENERATIONS, _TAGS = "generation", "tags"
 """Subjects of notes: manifests by number, and the numbers of tags that an item has."""
 
@@ -64,6 +71,8 @@ class Milvus(SharedStore):
         """The manifest of this handle's generation."""
         self._counts: dict[tuple[str | None, str], int] = {}
         """How many pass a filter, until the rows change."""
+        self._matching: dict[tuple[str, str, str], list[int]] = {}
+        """Rows of a kind that match a pattern, for a server that cannot tell; as long."""
         self._told_tags: set[str] = set()
 
     # --- which rows -------------------------------------------------------------------
@@ -109,15 +118,15 @@ class Milvus(SharedStore):
 
     def use(self, current: Current) -> None:
         self.generation, self._about = current.generation, current.manifest
-        self._counts = {}
+        self._forget()
         self._link.use(lambda client: self._link.load(client, self._rows()))
 
     def prepare(self, manifest: Mapping[str, Any], anew: bool) -> None:
         model = manifest["fingerprint"]
 
         def make(client: Any) -> tuple[int, dict[str, Any]]:
-            if manifest["half"] and "lite" in client.get_server_version():
-                raise no_half_vectors()
+            if manifest["half"]:
+                check_half(self._link.version, self._link.is_old)
             make_notes(client, self._notes)
             self._link.load(client, self._notes)
             noted = noting.read(client, self._notes, _GENERATIONS)
@@ -145,7 +154,7 @@ class Milvus(SharedStore):
             self._stamp(client)
 
         self.generation, self._about = self._link.use(make)
-        self._counts = {}
+        self._forget()
         self._link.use(tidy)
 
     def publish(self) -> None:
@@ -210,7 +219,7 @@ class Milvus(SharedStore):
                 client.delete(self._rows(), filter=condition, **PATIENCE)
             self._link.wrote(client, self._rows(), len(all_of_it))
 
-        self._counts = {}
+        self._forget()
         self._link.use(write)
 
     def files(self, below: Sequence[str]) -> Iterator[contract.Present]:
@@ -341,11 +350,38 @@ class Milvus(SharedStore):
         state = noting.changed(_stamp_of(self.generation))
         noting.write(client, self._notes, noting.STATE, state, told=False)
 
+    def _forget(self) -> None:
+        self._counts, self._matching = {}, {}
+
     def _expression(self, where: Where | None, kind: str) -> str:
-        most = 0
-        if where is not None and asks_for_tags(where.tree):
-            most = max(map(int, self.notes(_TAGS)), default=0)
-        return expression_of(where, kind, most)
+        patterns: Patterns
+        if self._link.is_old:
+            patterns = partial(self._matched, kind)
+        else:
+            most = 0
+            if where is not None and asks_for_tags(where.tree):
+                most = max(map(int, self.notes(_TAGS)), default=0)
+            patterns = partial(liked, most_tags=most)
+        return expression_of(where, kind, patterns)
+
+    def _matched(self, kind: str, field: str, pattern: str) -> str:
+        """A pattern that is compared here, with what the server has of every row."""
+        name = "tags" if field == "tag" else field
+        if (kind, name, pattern) not in self._matching:
+            rows = self._each(self._expression(None, kind), ["id", name])
+            self._matching[kind, name, pattern] = [
+                row["id"]
+                for row in rows
+                if any(matches(text, pattern) for text in _texts(row[name]))
+            ]
+        ids = self._matching[kind, name, pattern]
+        if len(ids) > _MOST_MATCHES:
+            raise BadQuery(
+                f"The pattern {pattern!r} of the filter matches {len(ids)} items. Expected "
+                f"{_MOST_MATCHES} at most with a Milvus before 2.4, which does not compare "
+                "patterns itself; write more of the name, or use a newer server."
+            )
+        return among(ids)
 
     def _each(
         self, condition: str, fields: Sequence[str], where: Where | None = None
@@ -358,6 +394,10 @@ class Milvus(SharedStore):
 def _tied(hits: Sequence[tuple[float, int]], k: int, limit: int) -> bool:
     """Whether hits beyond those that came may have the score of the last that counts."""
     return k <= len(hits) == limit and hits[k - 1][0] == hits[-1][0]
+
+
+def _texts(value: str | Sequence[str]) -> Sequence[str]:
+    return [value] if isinstance(value, str) else value
 
 
 def _stamp_of(generation: int) -> str:
