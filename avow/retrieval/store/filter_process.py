@@ -18,7 +18,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -95,13 +95,13 @@ class Filters:
                 pass
 
 
-def received(stream: BinaryIO) -> tuple[dict[str, Any], bytes]:
+def received(stream: IO[bytes]) -> tuple[dict[str, Any], bytes]:
     """A message and its bytes; `EOFError` where the other end is gone."""
     about = json.loads(_read(stream, int.from_bytes(_read(stream, LENGTH))))
     return about, _read(stream, about["size"])
 
 
-def _read(stream: BinaryIO, count: int) -> bytes:
+def _read(stream: IO[bytes], count: int) -> bytes:
     content = stream.read(count)
     if len(content) < count:
         raise EOFError
