@@ -204,6 +204,16 @@ def test_where_the_first_process_cannot_start_nothing_does(capfd):
     assert capfd.readouterr().err == "avow: There is no such index. Expected one; make it.\n"
 
 
+def test_no_file_where_the_server_was_started_is_run(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    for name in ("multiprocessing", "struct", "avow"):
+        (tmp_path / f"{name}.py").write_text("open('was-here', 'w')")
+    assert Processes(1, cannot_serve, (), 0.0).run(lambda: None) == 1
+    assert capfd.readouterr().err == "avow: There is no such index. Expected one; make it.\n"
+    assert not (tmp_path / "was-here").exists()
+
+
 def test_a_process_that_does_not_end_is_killed(monkeypatch, caplog):
     monkeypatch.setattr(processes, "_GRACE", 0.0)
     several = Processes(1, will_not_end, (), 0.05)

@@ -133,6 +133,15 @@ def test_a_decoder_is_used_again(monkeypatch, fresh):
     assert decoders() == first and len(first) == 1
 
 
+def test_no_file_of_the_folder_it_is_started_in_is_run(monkeypatch, fresh, tmp_path):
+    monkeypatch.setenv("AVOW_UNTRUSTED", "1")
+    monkeypatch.chdir(tmp_path)
+    for name in ("PIL", "json", "avow"):
+        (tmp_path / f"{name}.py").write_text("open('was-here', 'w')")
+    assert photographs.read(CASES["jpeg"]).size == (240, 240)
+    assert not (tmp_path / "was-here").exists()
+
+
 def test_a_fork_has_decoders_of_its_own(monkeypatch, fresh):
     monkeypatch.setenv("AVOW_UNTRUSTED", "1")
     photographs.read(CASES["jpeg"])

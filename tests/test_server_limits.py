@@ -22,6 +22,7 @@ from serving import wait_until
 
 from avow.api import Limits, connections, create_app
 from avow.api.clients import Address, address_of
+from avow.core.decoding_child import send
 from avow.core.errors import BadQuery, Unavailable, WrongIndex
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.labelled_queries import read_known
@@ -258,6 +259,24 @@ def test_a_filter_whose_process_was_killed_gets_another(apart, monkeypatch):
     last = apart._filters._process
     apart.close()
     assert last.returncode == -9 and apart._filters._process is None
+
+
+def test_a_file_where_the_server_was_started_is_not_run(apart, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("avow", "numpy", "signal", "PIL"):
+        (tmp_path / f"{name}.py").write_text("open('was-here', 'w')")
+    assert len(apart.find(Where.parse("name~red"))) == 1
+    assert not (tmp_path / "was-here").exists()
+
+
+def test_the_process_of_filters_ends_without_a_word_where_nobody_reads(apart, capfd):
+    apart.find(Where.parse("name~red"))
+    process = apart._filters._process
+    process.stdout.close()
+    asked = {"folder": str(apart.folder), "where": "name~r", "kind": "image", "items": 4}
+    send(process.stdin, asked)
+    assert process.wait(LONG) == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_the_process_of_filters_ends_with_its_server(apart):

@@ -104,6 +104,8 @@ class Processes:
             self._start()
 
     def _start(self) -> None:
+        # a new interpreter would import files of the folder that the server was started in
+        os.environ.setdefault("PYTHONSAFEPATH", "1")
         context = get_context("spawn")  # a fork would copy threads' locks, not the threads
         ours, theirs = context.Pipe()
         process = context.Process(target=_begin, args=(theirs, self.work, self.arguments))

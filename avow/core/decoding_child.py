@@ -12,7 +12,7 @@ import json
 import sys
 import warnings
 from contextlib import ExitStack
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from PIL import ExifTags, Image
 
@@ -52,7 +52,7 @@ def limit(memory: int) -> None:
             continue
 
 
-def send(stream: BinaryIO, message: dict[str, Any], data: bytes = b"") -> None:
+def send(stream: IO[bytes], message: dict[str, Any], data: bytes = b"") -> None:
     head = json.dumps(message | {"size": len(data)}).encode()
     stream.write(len(head).to_bytes(LENGTH) + head)
     stream.write(data)

@@ -167,7 +167,11 @@ class _Decoder:
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         environment = {**os.environ, **one_thread, UNTRUSTED: ""}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "avow.core.decoding_child", str(int(self.memory * 2**20))],
+            # -P: or a file of the folder that this was started in would be imported
+            [
+                *(sys.executable, "-P", "-m", "avow.core.decoding_child"),
+                str(int(self.memory * 2**20)),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -12,13 +12,14 @@ when its input does: however the server ends, it goes, too.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import IO, Any
 
 import numpy as np
 
@@ -80,11 +81,15 @@ class Filters:
 
     def _ask(self, asked: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         if self._process is None:
+            # -P: or a file of the folder the server was started in would be imported
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                [sys.executable, "-P", "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
             )
-        send(cast(BinaryIO, self._process.stdin), asked)
-        return received(cast(BinaryIO, self._process.stdout))
+        assert self._process.stdin and self._process.stdout
+        send(self._process.stdin, asked)
+        return received(self._process.stdout)
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -94,13 +99,13 @@ class Filters:
                 pass
 
 
-def received(stream: BinaryIO) -> tuple[dict[str, Any], bytes]:
+def received(stream: IO[bytes]) -> tuple[dict[str, Any], bytes]:
     """A message and its bytes; `EOFError` where the other end is gone."""
     about = json.loads(_read(stream, int.from_bytes(_read(stream, LENGTH))))
     return about, _read(stream, about["size"])
 
 
-def _read(stream: BinaryIO, count: int) -> bytes:
+def _read(stream: IO[bytes], count: int) -> bytes:
     content = stream.read(count)
     if len(content) < count:
         raise EOFError
@@ -115,23 +120,25 @@ def _error(answer: dict[str, Any]) -> Exception:
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Answer until the server ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
     checks: dict[str, ItemCheck] = {}
-    while True:
-        try:
+    try:
+        while True:
             asked, _ = received(sys.stdin.buffer)
-        except EOFError:
-            return
-        folder = asked["folder"]
-        check = checks.setdefault(folder, ItemCheck(Path(folder)))
-        try:
-            where = Where.parse(asked["where"])
-            numbers = choose(Path(folder), where, asked["kind"], asked["items"], check)
-        except Exception as error:  # whatever it is, it is the asker's
-            send(sys.stdout.buffer, {"error": type(error).__name__, "why": str(error)})
-        else:
-            send(sys.stdout.buffer, {}, numbers.tobytes())
+            check = checks.setdefault(asked["folder"], ItemCheck(Path(asked["folder"])))
+            send(sys.stdout.buffer, *_answer(asked, check))
+    except (EOFError, BrokenPipeError):
+        os._exit(0)  # nobody reads what may be left in a buffer
+
+
+def _answer(asked: dict[str, Any], check: ItemCheck) -> tuple[dict[str, Any], bytes]:
+    try:
+        where = Where.parse(asked["where"])
+        numbers = choose(check.index, where, asked["kind"], asked["items"], check)
+    except Exception as error:  # whatever it is, it is the asker's
+        return {"error": type(error).__name__, "why": str(error)}, b""
+    return {}, numbers.tobytes()
 
 
 if __name__ == "__main__":
