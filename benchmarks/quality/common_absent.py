@@ -55,7 +55,8 @@ class Asked:
         images = lab.photographs(name, list(split.files or ()), part)
         asked = [one_form(text) for text in texts]
         self.words, self.common = count_words(asked), commonness(asked)
-        similarity = lab.similarity(lab.texts(asked), images)
+        self.vectors = lab.texts(asked)
+        similarity = lab.similarity(self.vectors, images)
         self.tau, self.usual, self.similarity = lab.encoder.tau, lab.usual(images), similarity
 
     def judged(
@@ -65,8 +66,8 @@ class Asked:
         similarity = np.where(inside, self.similarity[:, rows], np.float32(-np.inf))
         scored = ScoredQueries(similarity, inside & False, 1, self.tau, "exp", self.usual)
         summary, _ = summarise(scored.asked())
-        common = self.common[rows]
-        return policy.judge(summary, self.words[rows], common=common, strict=False), summary
+        about = {"common": self.common[rows], "vectors": self.vectors[rows]}
+        return policy.judge(summary, self.words[rows], strict=False, **about), summary
 
 
 def main() -> None:

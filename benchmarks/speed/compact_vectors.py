@@ -106,9 +106,8 @@ def judged(
         part = slice(start, start + AT_ONCE)
         similarity = lab.similarity(queries.vectors[part], images)
         summary, order = summarise(QueryBatch(similarity, 1, lab.encoder.tau, "exp", usual))
-        told = policy.judge(
-            summary, words[part], common=common[part], shown=SHOWN, strict=False
-        )
+        about = {"common": common[part], "vectors": queries.vectors[part]}
+        told = policy.judge(summary, words[part], shown=SHOWN, strict=False, **about)
         places = np.take_along_axis(order, told.order, 1)
         stated.append(told.probability)
         right.append(places == queries.image_of[part][:, None])
