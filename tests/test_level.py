@@ -12,6 +12,7 @@ from avow.core.background import Background
 from avow.core.errors import BadData, WrongTrust
 from avow.metrics.rejection import auroc
 from avow.trust.calibration_queries import CalibrationQueries, without_relevant
+from avow.trust.drawn_hits import RARE, DrawnHits
 from avow.trust.fitting import fit_search_policy, judge_names_again
 from avow.trust.gallery_sampling import ScoredQueries
 from avow.trust.level import Level
@@ -165,6 +166,19 @@ def test_longer_queries_do_not_hang_on_it(taught):
         for vectors in (asking.vectors, 3 * asking.vectors)
     ]
     np.testing.assert_array_equal(*stated)
+
+
+def test_rare_names_teach_and_are_not_held_out(kinds):
+    drawn = [
+        DrawnHits.of([*kinds, replace(names(4), style=style)], SIZES, 0, 0)
+        for style in (RARE, "name")
+    ]
+    rare, usual = (
+        [hits.groups // 10_000_000 for hits in (one.fitted, one.held)] for one in drawn
+    )
+    assert 6 in rare[0] and 7 not in rare[1]  # the fourth kind: its halves are 6 and 7
+    assert 6 in usual[0] and 7 in usual[1]
+    assert len(known_levels([replace(names(4), style=RARE)])) == 0
 
 
 def test_names_are_judged_again_by_other_queries(kinds, taught):

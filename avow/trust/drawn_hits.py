@@ -26,6 +26,9 @@ from avow.trust.top_k import SHOWN as CANDIDATES
 
 HELD = 4000
 """Queries of all kinds that are kept to check with."""
+RARE = "rare name"
+"""The style of names that few items fit. They teach that what is rare may be there, and are not
+held out: as one kind of several they would count for more there than they are asked for."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ class DrawnHits:
             ]
 
         fitted = evenly(see(there, 0, False))
-        held = evenly(see(there, 1, False), HELD // len(there))
+        asked = [n for n in there if halved[n][0].style != RARE] or there
+        held = evenly(see(asked, 1, False), HELD // len(asked))
         without, unseen = see(away, 0, True), see(away, 1, True)
         share = TAKEN_AWAY if away == there else NOTHING_THERE
         if away != there:

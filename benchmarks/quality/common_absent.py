@@ -8,7 +8,7 @@ the words are equally common on both sides:
     objects    COCO's objects over its dev photographs, whose objects are all annotated: each
                in galleries as they come that show it, and in galleries of the same size
                from which its photographs were taken. The policy was fitted with half of them,
-               where they are there and where they are not
+               where they are there and where they are not, and has the levels of all
     names      COCO's nouns and objects over test photographs of Flickr8k, where no caption
                has a word of them ("an elephant"); they are absent
     captions   test captions of each dataset over test photographs of the other, of which at
