@@ -48,7 +48,7 @@ def names(seed: int) -> CalibrationQueries:
     """Names that stand out by levels between 1 and 7, as similar things do by a little less."""
     rng = np.random.default_rng(seed)
     match = rng.random((NAMES, ITEMS)) < 0.03
-    match[:, :3] |= ~match.any(1)[:, None]
+    match[:, :3] |= np.logical_not(match.any(axis=1, keepdims=True))
     level = rng.uniform(1.0, 7.0, NAMES)
     similar = rng.random((NAMES, ITEMS)) < 0.05
     middle = np.where(match, level[:, None], np.where(similar, level[:, None] - 1.5, -3))
@@ -88,6 +88,7 @@ def test_a_level_is_learnt_from_vectors(kinds):
     assert level is not None and len(known) == NAMES
     other = names(11)
     true = known_levels([other])
+    assert other.vectors is not None
     assert np.corrcoef(level(other.vectors), [true[text] for text in other.texts])[0, 1] > 0.9
     assert all(one.level is not None and len(one.level) == NAMES for one in asked)
 
@@ -118,8 +119,8 @@ def told_apart(policy: Policy) -> float:
     sides = []
     for one in (asking, without_relevant(asking, seed=5)):
         summary, _ = summarise(one.scored.asked())
-        about = {"common": one.common, "vectors": one.vectors}
-        sides.append(policy.judge(summary, one.words, **about).present)
+        judged = policy.judge(summary, one.words, common=one.common, vectors=one.vectors)
+        sides.append(judged.present)
     return auroc(*sides)
 
 
@@ -160,6 +161,7 @@ def test_a_file_with_half_of_it_is_refused(taught, tmp_path):
 
 def test_longer_queries_do_not_hang_on_it(taught):
     asking = captions(6)
+    assert asking.vectors is not None
     summary, _ = summarise(asking.scored.asked())
     stated = [
         taught.judge(summary, asking.words, common=asking.common, vectors=vectors).present
@@ -186,6 +188,7 @@ def test_names_are_judged_again_by_other_queries(kinds, taught):
     same = judge_names_again(taught, kinds, sizes=SIZES)
     for part in ("probability", "anything", "anything_named", "level", "refuse", "spread"):
         assert getattr(same, part) == getattr(taught, part), part
+    assert same.held is not None and taught.held is not None
     np.testing.assert_array_equal(same.held.anything, taught.held.anything)
     more = judge_names_again(taught, [*kinds, names(4)], sizes=SIZES)
     assert (more.probability, more.anything) == (taught.probability, taught.anything)

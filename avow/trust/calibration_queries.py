@@ -64,7 +64,7 @@ class CalibrationQueries:
             None if self.common is None else self.common[chosen],
             self.apart,
             self.complete,
-            [self.texts[place] for place in chosen] if self.texts else (),
+            [self.texts[place] for place in chosen.tolist()] if self.texts else (),
             None if self.vectors is None else self.vectors[chosen],
             None if self.level is None else self.level[chosen],
         )

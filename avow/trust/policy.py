@@ -56,7 +56,7 @@ from avow.trust.judgements import (
     refuse_other_model,
     verdicts,
 )
-from avow.trust.level import LEVEL, Level
+from avow.trust.level import Level
 from avow.trust.probability import (
     LOG_WORDS,
     Line,
@@ -309,7 +309,7 @@ class Policy:
         anything = self.anything(together, sizes)
         if self.anything_named is not None:
             names = named(features[:, 0], self.probability.names)
-            if LEVEL in self.anything_named.names:
+            if level is not None:
                 together = np.column_stack([together, level])
             anything = np.where(names, self.anything_named(together, sizes), anything)
         return agree(stated, anything)

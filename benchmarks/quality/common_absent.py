@@ -66,8 +66,9 @@ class Asked:
         similarity = np.where(inside, self.similarity[:, rows], np.float32(-np.inf))
         scored = ScoredQueries(similarity, inside & False, 1, self.tau, "exp", self.usual)
         summary, _ = summarise(scored.asked())
-        about = {"common": self.common[rows], "vectors": self.vectors[rows]}
-        return policy.judge(summary, self.words[rows], strict=False, **about), summary
+        words, common, vectors = self.words[rows], self.common[rows], self.vectors[rows]
+        judged = policy.judge(summary, words, common=common, vectors=vectors, strict=False)
+        return judged, summary
 
 
 def main() -> None:

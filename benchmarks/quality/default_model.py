@@ -119,8 +119,14 @@ def shown(lab: Lab, policy: Policy, images: np.ndarray, queries: Queries) -> np.
         part = slice(start, start + AT_ONCE)
         similarity = lab.similarity(queries.vectors[part], images)
         summary, order = summarise(QueryBatch(similarity, 1, lab.encoder.tau, "exp", usual))
-        about = {"common": common[part], "vectors": queries.vectors[part]}
-        judged = policy.judge(summary, words[part], shown=order.shape[1], strict=False, **about)
+        judged = policy.judge(
+            summary,
+            words[part],
+            common=common[part],
+            vectors=queries.vectors[part],
+            shown=order.shape[1],
+            strict=False,
+        )
         places = np.take_along_axis(order, judged.order, 1)
         right = places == queries.image_of[part][:, None]
         found.append(np.where(right.any(1), right.argmax(1), 999))

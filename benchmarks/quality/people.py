@@ -70,8 +70,14 @@ class Asked:
         self.common = commonness(asked)
 
     def judged(self, policy: Policy, risk: float | None = None) -> Judgements:
-        about = {"common": self.common, "vectors": self.vectors}
-        return policy.judge(self.summary, self.words, risk=risk, strict=False, **about)
+        return policy.judge(
+            self.summary,
+            self.words,
+            common=self.common,
+            vectors=self.vectors,
+            risk=risk,
+            strict=False,
+        )
 
     def fits(self, judged: Judgements) -> np.ndarray:
         shown = np.take_along_axis(self.order, judged.order, 1)

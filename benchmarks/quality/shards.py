@@ -69,8 +69,8 @@ class Setting:
             usual_sample=self.usual.log_mean[:, sample].mean(0),
         )
         one = slice(query, query + 1)
-        about = {"common": self.common[one], "vectors": self.vectors[one]}
-        told = self.policy.judge(summary, self.words[one], strict=False, **about)
+        words, common, vectors = self.words[one], self.common[one], self.vectors[one]
+        told = self.policy.judge(summary, words, common=common, vectors=vectors, strict=False)
         return float(told.probability[0, 0]), str(told.verdicts[0])
 
 

@@ -262,8 +262,13 @@ def measured(
             stated[kind], shown = np.exp(scores - summary.log_sum[:, None]), order[:, :SHOWN]
             refused[kind] = answered[kind] = None
         else:
-            about = {"common": asked.common, "vectors": asked.vectors}
-            judged = policy.judge(summary, asked.words, strict=False, **about)
+            judged = policy.judge(
+                summary,
+                asked.words,
+                common=asked.common,
+                vectors=asked.vectors,
+                strict=False,
+            )
             stated[kind] = judged.probability
             shown = np.take_along_axis(order, judged.order, 1)
             found = np.take_along_axis(match, shown, 1).any(1) | (kind == "absent")

@@ -106,8 +106,14 @@ def judged(
         part = slice(start, start + AT_ONCE)
         similarity = lab.similarity(queries.vectors[part], images)
         summary, order = summarise(QueryBatch(similarity, 1, lab.encoder.tau, "exp", usual))
-        about = {"common": common[part], "vectors": queries.vectors[part]}
-        told = policy.judge(summary, words[part], shown=SHOWN, strict=False, **about)
+        told = policy.judge(
+            summary,
+            words[part],
+            common=common[part],
+            vectors=queries.vectors[part],
+            shown=SHOWN,
+            strict=False,
+        )
         places = np.take_along_axis(order, told.order, 1)
         stated.append(told.probability)
         right.append(places == queries.image_of[part][:, None])
