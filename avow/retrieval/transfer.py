@@ -215,7 +215,7 @@ def _queries(
     own = min(1, encoder.views - 1)
     scored = ScoredQueries(similarity, unknown, own, encoder.tau, encoder.kind, usual)
     about = count_words(texts), commonness(texts)
-    return CalibrationQueries("text", scored, *about, texts=texts, vectors=asked)
+    return CalibrationQueries("text", scored, *about, texts=tuple(texts), vectors=asked)
 
 
 def _similarity(

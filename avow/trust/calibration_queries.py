@@ -48,7 +48,7 @@ class CalibrationQueries:
     complete: bool = False
     """Whether all that is relevant is known: without it, nothing is. Captions do not name all
     that a picture shows; lists of its objects do."""
-    texts: Sequence[str] = ()
+    texts: list[str] | tuple[str, ...] = ()
     """What is asked; needed for levels."""
     vectors: Float[np.ndarray, "queries dim"] | None = None
     """The queries as the model reads them; needed for levels."""
@@ -64,7 +64,7 @@ class CalibrationQueries:
             None if self.common is None else self.common[chosen],
             self.apart,
             self.complete,
-            [self.texts[place] for place in chosen.tolist()] if self.texts else (),
+            tuple(self.texts[place] for place in chosen.tolist()) if self.texts else (),
             None if self.vectors is None else self.vectors[chosen],
             None if self.level is None else self.level[chosen],
         )
