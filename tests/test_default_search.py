@@ -179,3 +179,20 @@ def test_answers_less_likely_than_asked_for_are_left_out(retriever):
     assert none.near_misses == all_of_them.hits
     best = percent(none.near_misses[0].p_relevant)
     assert none.why == f"No answer is at least 100 % likely to fit; the best is {best}."
+
+
+def test_a_name_is_judged_by_its_level(retriever, tmp_path):
+    """Where pictures of what it names usually stand out further, fewer are believed."""
+    shutil.copytree(retriever.model_folder.parent.parent, tmp_path / "index")
+    other, policy = avow.open(tmp_path / "index"), retriever.policy("text")
+    assert policy is not None and policy.level is not None
+    higher = replace(policy.level, offset=policy.level.offset + 3)
+    path = other.model_folder / "trust-text.json"
+    replace(policy, level=higher).save(path)
+    other.library.attach(path)
+    names, sentence = ["a cat", "a rocket"], "a rocket stands on its launch pad at dusk"
+    for one, another in zip(
+        retriever.search_many(names), other.search_many(names), strict=True
+    ):
+        assert one.trust > another.trust + 0.05
+    assert numbers(retriever.search(sentence)) == numbers(other.search(sentence))

@@ -156,10 +156,10 @@ def test_another_model_is_a_doubt_where_that_is_asked_for():
 
 
 def test_a_later_format_is_named(tmp_path):
-    (tmp_path / "trust.json").write_text('{"format": 4}')
+    (tmp_path / "trust.json").write_text('{"format": 5}')
     assert refusal(lambda: Policy.load(tmp_path / "trust.json"), WrongTrust) == (
-        f"The policy '{tmp_path / 'trust.json'}' cannot be read (format 4; this version reads "
-        "1 to 3). Expected a file written by `Policy.save`; calibrate again with "
+        f"The policy '{tmp_path / 'trust.json'}' cannot be read (format 5; this version reads "
+        "1 to 4). Expected a file written by `Policy.save`; calibrate again with "
         "`avow calibrate`."
     )
 

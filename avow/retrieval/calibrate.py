@@ -197,6 +197,7 @@ def _judged(policy: Policy, asking: CalibrationQueries, model: str) -> _Judged:
             summary,
             asking.words,
             common=asking.common,
+            vectors=asking.vectors,
             shown=SHOWN,
             risk=risk,
             model=model,

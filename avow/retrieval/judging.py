@@ -69,7 +69,8 @@ def judge(
     gallery = ranked.gallery
     usual = None if gallery.usual is None else library.usual(ranked.first.ravel())
     summary = scores.summary(encoder.tau, usual, gallery.usual)
-    reading = policy.read(summary, *of_queries(requests))
+    vectors = np.stack([request.vector for request in requests])
+    reading = policy.read(summary, *of_queries(requests), vectors)
     risk, shown = requests[0].wanted_risk, min(requests[0].page.k, SHOWN, ranked.ids.shape[1])
     stated = partial(policy.judge, reading, risk=risk, model=encoder.fingerprint)
     every = stated(shown=SHOWN)

@@ -111,7 +111,8 @@ def scored(
     forms = [one_form(text) for text in texts] if reads_english(encoder) else texts
     ids = _candidates(library, labelled, seed)
     views = encoder.views
-    asked = slices(encoder.encode_texts(forms), views)
+    vectors = np.asarray(encoder.encode_texts(forms), np.float32)
+    asked = slices(vectors, views)
     items = slices(library.vectors(ids), views)
     similarity = (np.float32(views) * asked @ items.swapaxes(1, 2)).astype(np.float32)
     match = np.stack([np.isin(ids, sorted(labelled.right[text])) for text in texts])
@@ -129,6 +130,8 @@ def scored(
         ),
         count_words(forms),
         commonness(forms),
+        texts=forms,
+        vectors=vectors,
     )
 
 

@@ -214,7 +214,8 @@ def _queries(
     unknown = np.zeros(similarity.shape[1:], bool)
     own = min(1, encoder.views - 1)
     scored = ScoredQueries(similarity, unknown, own, encoder.tau, encoder.kind, usual)
-    return CalibrationQueries("text", scored, count_words(texts), commonness(texts))
+    about = count_words(texts), commonness(texts)
+    return CalibrationQueries("text", scored, *about, texts=tuple(texts), vectors=asked)
 
 
 def _similarity(

@@ -49,7 +49,8 @@ _PLACES = frozenset(
 """Words that say where something is, or that there is a picture; no phrase has one."""
 _AMOUNTS = frozenset("group couple bunch lot set pair piece pieces row number".split())
 """Words that no phrase ends in."""
-_OFTEN = 5  # a word seen less is not called a noun
+OFTEN = 5
+"""A word seen less is not called a noun."""
 _AFTER_ARTICLE, _BEFORE_FUNCTION = 0.1, 0.5
 
 
@@ -149,15 +150,17 @@ def noun_names(
     at_least: int = 5,
     agreed: float = 1.5,
     most: int | None = None,
+    often: int = OFTEN,
 ) -> QuerySet:
     """The nouns of the captions as queries: "a dog"; true of photographs whose captions say it.
 
     at_least: photographs that it is true of. agreed: how many captions of such a photograph
     say it on average; what only one of five mentions ("air", "hand") is in many photographs
-    whose captions do not say so. most: the most frequent are kept.
+    whose captions do not say so. most: the most frequent are kept. often: times that a word is
+    said before it is called a noun.
     """
     captions = [word_tokenize(caption.lower()) for caption in split.captions]
-    nouns = sorted(noun for noun in noun_like(captions) if noun == _stem(noun))
+    nouns = sorted(noun for noun in noun_like(captions, often) if noun == _stem(noun))
     number = {noun: place for place, noun in enumerate(nouns)}
     spoken = [{_stem(word) for word in words} & number.keys() for words in captions]
     mentions = _incidence(spoken, number)
@@ -214,7 +217,7 @@ def absent_names(names: Sequence[str], captions: Sequence[str]) -> list[str]:
     ]
 
 
-def noun_like(captions: Sequence[Sequence[str]]) -> set[str]:
+def noun_like(captions: Sequence[Sequence[str]], often: int = OFTEN) -> set[str]:
     """Words that stand where nouns stand; see the module's first lines."""
     total: Counter[str] = Counter()
     after: Counter[str] = Counter()
@@ -227,7 +230,7 @@ def noun_like(captions: Sequence[Sequence[str]]) -> set[str]:
     return {
         word
         for word, count in total.items()
-        if count >= _OFTEN
+        if count >= often
         and after[word] >= _AFTER_ARTICLE * count
         and before[word] >= _BEFORE_FUNCTION * count
         and _is_content(word)

@@ -48,6 +48,12 @@ class CalibrationQueries:
     complete: bool = False
     """Whether all that is relevant is known: without it, nothing is. Captions do not name all
     that a picture shows; lists of its objects do."""
+    texts: list[str] | tuple[str, ...] = ()
+    """What is asked; needed for levels."""
+    vectors: Float[np.ndarray, "queries dim"] | None = None
+    """The queries as the model reads them; needed for levels."""
+    level: Float[np.ndarray, " queries"] | None = None
+    """The level of every query (`trust.level_fitting`), by a regression that did not see it."""
 
     def only(self, chosen: Int[np.ndarray, " some"]) -> "CalibrationQueries":
         """Some of the queries over the same candidates."""
@@ -58,6 +64,9 @@ class CalibrationQueries:
             None if self.common is None else self.common[chosen],
             self.apart,
             self.complete,
+            tuple(self.texts[place] for place in chosen.tolist()) if self.texts else (),
+            None if self.vectors is None else self.vectors[chosen],
+            None if self.level is None else self.level[chosen],
         )
 
 
@@ -221,8 +230,9 @@ def _of_queries(asking: CalibrationQueries, hits: Hits, offset: int) -> Hits:
     # groups of different kinds must not be taken for the same
     groups = together(scored.groups)[hits.queries].astype(np.int64) + offset * 10_000_000
     common = None if asking.common is None else asking.common[hits.queries]
+    level = None if asking.level is None else asking.level[hits.queries]
     names, features = of_query(hits.names, hits.features, words, common)
-    return Hits(names, features, hits.right, hits.gallery, groups, hits.queries)
+    return Hits(names, features, hits.right, hits.gallery, groups, hits.queries, level)
 
 
 def _anywhere(

@@ -30,6 +30,7 @@ import numpy as np
 from avow.core.logistic import expit, logit
 from avow.core.shapes import Bool, Float, Int
 from avow.trust.gallery_sampling import Hits, most_probable
+from avow.trust.level import LEVEL
 from avow.trust.probability import Line, Probability, fit_probability
 
 TEN = 10
@@ -51,38 +52,42 @@ def log_odds(share: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
     return logit(np.minimum(np.maximum(share, _LEAST), 1 - _LEAST))
 
 
-def query_names(names: tuple[str, ...]) -> tuple[str, ...]:
+def query_names(names: tuple[str, ...], with_level: bool = False) -> tuple[str, ...]:
     """Names of `query_features`."""
     means = tuple(f"mean {name}" for name in _MEANS if name in names)
-    return (*names, "one of ten", "expected of ten", *means)
+    level = (LEVEL,) if with_level else ()
+    return (*names, "one of ten", "expected of ten", *means, *level)
 
 
 def query_features(
     features: Float[np.ndarray, "queries shown features"],
     stated: Stated,
     names: tuple[str, ...],
+    level: Float[np.ndarray, " queries"] | None = None,
 ) -> Float[np.ndarray, "queries more"]:
-    """What is known of a query: its first hit, and its first ten together.
+    """What is known of a query: its first hit, its first ten together, and its level.
 
     features: of hits by similarity. stated: the probabilities of at least the ten most
-    probable hits, in any order.
+    probable hits, in any order. level: of the query (`trust.level`), where it is read.
     """
     best = -np.sort(-stated, axis=1)[:, :TEN]
     columns = [
         log_odds(1 - np.prod(1 - best, axis=1)),
         log_odds(best.mean(1)),
         *(features[:, :TEN, names.index(name)].mean(1) for name in _MEANS if name in names),
+        *(() if level is None else (level,)),
     ]
     return np.concatenate([features[:, 0], np.stack(columns, 1)], 1, dtype=np.float64)
 
 
-def fit_anything(probability: Probability, hits: Hits) -> Probability:
-    """That one of the ten most probable hits is relevant."""
+def fit_anything(probability: Probability, hits: Hits, with_level: bool = False) -> Probability:
+    """That one of the ten most probable hits is relevant. with_level: by their level, too."""
     stated, relevant = most_probable(probability, hits, TEN)
+    level = hits.level if with_level else None
     return fit_probability(
         f"one of {TEN} is {probability.event}",
-        query_names(hits.names),
-        query_features(hits.features, stated, hits.names),
+        query_names(hits.names, level is not None),
+        query_features(hits.features, stated, hits.names, level),
         np.asarray(relevant.any(1)),
         hits.gallery,
         hits.groups,

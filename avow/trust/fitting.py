@@ -21,17 +21,11 @@ from avow.core.errors import BadData
 from avow.core.groups import halves
 from avow.core.inputs import Scores, background_of, views_of
 from avow.trust.calibration_queries import (
-    NOTHING_THERE,
     SMALL,
-    TAKEN_AWAY,
     CalibrationQueries,
     evenly,
-    halved_queries,
-    hits_without,
     labelled,
-    missed_hits,
     sampled,
-    see_hits,
     share_without,
     thinned,
     together,
@@ -44,6 +38,7 @@ from avow.trust.coherence import (
     log_odds,
     measured_spread,
 )
+from avow.trust.drawn_hits import DrawnHits
 from avow.trust.gallery_sampling import (
     SIZES,
     Hits,
@@ -57,14 +52,12 @@ from avow.trust.gallery_sampling import (
     predict,
 )
 from avow.trust.judgements import Conditions, HeldOut
+from avow.trust.level import LEVEL
 from avow.trust.policy import MAX_FALSE_REFUSALS, SHOWN, Policy
 from avow.trust.probability import Probability, named
 from avow.trust.risk_control import Promise, promise
-from avow.trust.top_k import SHOWN as CANDIDATES
 from avow.trust.top_k import relative_evidence, summarise
 
-HELD = 4000
-"""Queries of all kinds that are kept to check with."""
 IN_SMALL = 0.08
 """Share of queries with something relevant that may be refused in small galleries."""
 GIVEN = "given probabilities"
@@ -200,64 +193,74 @@ def fit_search_policy(
     answer holds, and every promise rests on it. Each kind counts the same however many
     queries it has. other_shares: galleries in which each name has another share.
     """
-    halved, source = halved_queries(askings, other_shares, seed)
-    there = [n for n, (one, _) in enumerate(halved) if one.scored.match.any()]
-    if not there:
-        raise BadData("No query has a relevant item. Expected some; give right answers.")
-    # what is relevant is taken away from all where no query asks for what is absent
-    away = [n for n in range(len(halved)) if n not in there] or there
-
-    def see(numbers: Sequence[int], side: int, absent: bool) -> list[Hits]:
-        return [
-            see_hits(halved[n][side], sizes, seed, 2 * source[n] + side, absent, CANDIDATES)
-            for n in numbers
-        ]
-
-    fitted = evenly(see(there, 0, False))
-    held = evenly(see(there, 1, False), HELD // len(there))
-    without, unseen = see(away, 0, True), see(away, 1, True)
-    share = TAKEN_AWAY if away == there else NOTHING_THERE
-    if away != there:
-        shared = [n for n in there if not halved[n][0].apart]
-        for side, hits in ((0, without), (1, unseen)):
-            hits += [
-                missed_hits(halved[n][side], sizes, seed, 2 * n + side, CANDIDATES)
-                for n in shared
-            ]
-    learnt = Hits.join([fitted, share_without(evenly(without), fitted, share)])
-    probability = fit_hits("relevant", thinned(learnt))
-    common = hits_without(halved, seed, CANDIDATES)
+    drawn = DrawnHits.of(askings, sizes, other_shares, seed)
+    probability = fit_hits("relevant", thinned(drawn.learnt))
     policy = Policy(
-        _conditions(fitted, model, gallery, style),
+        _conditions(drawn.fitted, model, gallery, style),
         probability,
-        fit_present(fitted, evenly(without), balanced=True),
+        fit_present(drawn.fitted, evenly(drawn.without), balanced=True),
         (0.0,) * 4,
         None,
         ((1.0, 0.0),) * SHOWN,
-        *_range(fitted),
+        *_range(drawn.fitted),
         tau=askings[0].scored.tau,
         kind=askings[0].scored.kind,
-        anything=fit_anything(probability, learnt),
-        anything_named=_fit_named(probability, fitted, evenly([*without, *common[0]]), share),
+        anything=fit_anything(probability, drawn.learnt),
     )
-    policy = _with_number(policy, halved, seed)
-    nothing = share_without(evenly([*unseen, *common[1]]), held, share)
-    return _checked(policy, held, nothing, max_false_refusals)
+    return _judging(policy, drawn, max_false_refusals)
 
 
-def _fit_named(
-    probability: Probability, fitted: Hits, without: Hits, share: float
-) -> Probability | None:
-    """The same for names alone, where there are other queries too.
+def judge_names_again(
+    policy: Policy,
+    askings: Sequence[CalibrationQueries],
+    *,
+    sizes: Sequence[int] = SIZES,
+    max_false_refusals: float = MAX_FALSE_REFUSALS,
+    other_shares: int = 0,
+    seed: int = 0,
+) -> Policy:
+    """The policy with what judges names, its numbers, refusals and promises fitted anew.
+
+    What it states of hits, and of the first ten of longer queries, stays. Queries that it was
+    fitted with stand first in `askings`, in their order then, so that the same half is held
+    out.
+    """
+    drawn = DrawnHits.of(askings, sizes, other_shares, seed)
+    return _judging(policy, drawn, max_false_refusals)
+
+
+def _judging(policy: Policy, drawn: DrawnHits, max_false_refusals: float) -> Policy:
+    """The policy with what judges names, numbers, refusals and promises."""
+    named = _fit_named(policy.probability, drawn)
+    level = drawn.level if named is not None and LEVEL in named.names else None
+    policy = replace(policy, anything_named=named, level=level)
+    policy = _with_number(policy, drawn.halved, drawn.seed)
+    nothing = evenly([*drawn.unseen, *drawn.common[1]])
+    nothing = share_without(nothing, drawn.held, drawn.share)
+    return _checked(policy, drawn.held, nothing, max_false_refusals)
+
+
+def _fit_named(probability: Probability, drawn: DrawnHits) -> Probability | None:
+    """`anything` for names alone, where there are other queries too.
 
     Whether a name's best hits are of what it names shows in other numbers than whether one of
-    a caption's is.
+    a caption's is. Where common things were taken away, they are half of what is absent.
     """
-    there, nothing = (hits.only(np.flatnonzero(named(hits.first, hits.names)))
-                      for hits in (fitted, without))  # fmt: skip
-    if not 0 < len(there.gallery) < len(fitted.gallery) or not len(nothing.gallery):
+    there, without = _named(drawn.fitted), _named(evenly(drawn.without))
+    if not 0 < len(there.gallery) < len(drawn.fitted.gallery) or not len(without.gallery):
         return None
-    return fit_anything(probability, Hits.join([there, share_without(nothing, there, share)]))
+    if drawn.common[0]:
+        common = _named(Hits.join(drawn.common[0]))
+        half = min(len(common.gallery), len(without.gallery))
+        without = Hits.join(
+            [one.only(sampled(len(one.gallery), drawn.seed, half)) for one in (without, common)]
+        )
+    nothing = share_without(without, there, drawn.share)
+    return fit_anything(probability, Hits.join([there, nothing]), with_level=True)
+
+
+def _named(hits: Hits) -> Hits:
+    return hits.only(np.flatnonzero(named(hits.first, hits.names)))
 
 
 def _with_number(
@@ -275,7 +278,7 @@ def _with_number(
     for _, other in halved:
         some = other.only(sampled(len(other.words), seed))
         summary, order = summarise(some.scored.asked())
-        reading = tailed.read(summary, some.words, some.common)
+        reading = tailed.read(summary, some.words, some.common, level=some.level)
         count = tailed.number(reading, behind(some.scored, order))
         assert count is not None
         expected.append(count.expected)
@@ -305,7 +308,7 @@ def _behind(
     summary, order = summarise(some.scored.asked())
     features, words = policy.features(summary, some.words, some.common)
     stated = -np.sort(-predict(policy.probability, features, summary.gallery), axis=1)
-    hits, _, _ = policy.anything_of(features, stated, summary.gallery)
+    hits, _, _ = policy.anything_of(features, stated, summary.gallery, some.level)
     others = behind(some.scored, order)
     drawn = np.random.default_rng(seed).random(others.seen.shape) < _TAIL / others.seen.shape[1]
     query, column = np.nonzero(others.seen & drawn)
@@ -318,7 +321,9 @@ def _checked(policy: Policy, held: Hits, nothing: Hits, share: float) -> Policy:
     """The policy with its refusal threshold and the held-out answers of its promises."""
     everything = Hits.join([held, nothing])
     stated, relevant = most_probable(policy.probability, everything, SHOWN)
-    hits, anything, _ = policy.anything_of(everything.features, stated, everything.gallery)
+    hits, anything, _ = policy.anything_of(
+        everything.features, stated, everything.gallery, everything.level
+    )
     matched = relevant.any(1)
     if not matched.any():
         raise BadData(

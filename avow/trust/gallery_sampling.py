@@ -132,6 +132,8 @@ class Hits:
     groups: Int[np.ndarray, " queries"]
     queries: Int[np.ndarray, " queries"]
     """Which of the scored queries each is."""
+    level: Float[np.ndarray, " queries"] | None = None
+    """The level of each (`trust.level`), where it is known of all."""
 
     @property
     def first(self) -> Float[np.ndarray, "queries features"]:
@@ -141,6 +143,7 @@ class Hits:
     @staticmethod
     def join(parts: Sequence["Hits"]) -> "Hits":
         shown = min(part.features.shape[1] for part in parts)
+        levels = [part.level for part in parts if part.level is not None]
         return Hits(
             parts[0].names,
             np.concatenate([part.features[:, :shown] for part in parts]),
@@ -148,6 +151,7 @@ class Hits:
             np.concatenate([part.gallery for part in parts]),
             np.concatenate([part.groups for part in parts]),
             np.concatenate([part.queries for part in parts]),
+            np.concatenate(levels) if len(levels) == len(parts) else None,
         )
 
     def only(self, chosen: Int[np.ndarray, " some"]) -> "Hits":
@@ -159,6 +163,7 @@ class Hits:
             self.gallery[chosen],
             self.groups[chosen],
             self.queries[chosen],
+            None if self.level is None else self.level[chosen],
         )
 
 

@@ -17,6 +17,8 @@ from avow.trust.top_k import TopKSummary
 _SIZE_FACTOR = 4.0  # galleries this many times larger than any fitted one are a doubt
 
 Verdict = Literal["answer", "check", "nothing found"]
+Agreed = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Probabilities of hits, "one of the first ten" and rho; see `coherence.agree`."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +124,10 @@ class Reading:
     words: Int[np.ndarray, " queries"]
     stated: Float[np.ndarray, "queries shown"]
     """Of the hits by similarity."""
-    agreed: tuple[np.ndarray, np.ndarray, np.ndarray] | None
+    agreed: Agreed | None
     """Hits by probability, "one of the first ten" and rho, where the policy has `anything`."""
+    level: Float[np.ndarray, " queries"] | None = None
+    """The level of every query, where the policy reads it."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from typing import Any, Literal
 import numpy as np
 
 from avow.core.background import Background
-from avow.core.errors import BadData, WrongTrust
+from avow.core.errors import WrongTrust
 from avow.core.evidence import EvidenceKind, log_evidence, uncertainty
 from avow.core.inputs import Scores, background_of, views_of
 from avow.core.logistic import expit
@@ -47,6 +47,7 @@ from avow.trust.coherence import (
 )
 from avow.trust.gallery_sampling import one_of, predict
 from avow.trust.judgements import (
+    Agreed,
     Conditions,
     Difference,
     HeldOut,
@@ -55,11 +56,12 @@ from avow.trust.judgements import (
     refuse_other_model,
     verdicts,
 )
+from avow.trust.level import Level
 from avow.trust.probability import (
-    COMMON,
     LOG_WORDS,
     Line,
     Probability,
+    given,
     kind_of,
     named,
     of_query,
@@ -118,6 +120,8 @@ class Policy:
     """What ticks of an index change in all of these (`retrieval.ticks`)."""
     anything_named: Probability | None = None
     """`anything` for names ("a dog"), where the policy was fitted with some."""
+    level: Level | None = None
+    """From the vector of a query to its level, where `anything_named` reads that."""
 
     @property
     def event(self) -> str:
@@ -152,6 +156,7 @@ class Policy:
         words: Int[np.ndarray, " queries"] | None = None,
         *,
         common: Float[np.ndarray, " queries"] | None = None,
+        vectors: Float[np.ndarray, "queries dim"] | None = None,
         bank: Scores | Background | None = None,
         shown: int = SHOWN,
         risk: float | None = None,
@@ -162,21 +167,21 @@ class Policy:
 
         answers: similarities [queries, candidates] (or one such matrix per view), the
         summary of what an engine returned (`top_k.summarise_best`), or what `read` made of
-        it. words: number of words of every query, common: how common its words are; each
-        needed if the policy was fitted with it. bank: similarities of the reference queries
-        to the same candidates; needed if the policy was fitted with one.
+        it. words: number of words of every query, common: how common its words are, vectors:
+        of the queries; each needed if the policy was fitted with it. bank: similarities of
+        the reference queries to the same candidates; needed if the policy was fitted with one.
         strict: refuse another model, instead of reporting a doubt. now: model, gallery or
         style of this search, to be compared with `conditions`.
         """
         if isinstance(answers, TopKSummary):
-            answers = self.read(answers, words, common)
+            answers = self.read(answers, words, common, vectors)
         if isinstance(answers, Reading):
             return self._judge(answers, shown, risk, strict, now)
         batch = QueryBatch(
             views_of(answers), 0, self.tau, self.kind, background_of(bank, self.tau)
         )
         summary, order = summarise(batch)
-        reading = self.read(summary, words, common)
+        reading = self.read(summary, words, common, vectors)
         judged = self._judge(reading, shown, risk, strict, {**now, "exact": True})
         evidence = log_evidence(batch.together, self.tau, self.kind)
         return replace(
@@ -206,15 +211,19 @@ class Policy:
         summary: TopKSummary,
         words: Int[np.ndarray, " queries"] | None = None,
         common: Float[np.ndarray, " queries"] | None = None,
+        vectors: Float[np.ndarray, "queries dim"] | None = None,
+        level: Float[np.ndarray, " queries"] | None = None,
     ) -> Reading:
-        """What `judge` and `number` have in common, to be computed once for both."""
+        """What `judge` and `number` have in common. level: where a fit knows better."""
         features, words = self.features(summary, words, common)
+        if self.level is not None and level is None:
+            level = self.level.of(vectors)
         stated = predict(self.probability, features, summary.gallery)
         agreed = None
         if self.anything is not None:
             best = -np.sort(-stated, axis=1)
-            agreed = self.anything_of(features, best, summary.gallery)
-        return Reading(summary, features, words, stated, agreed)
+            agreed = self.anything_of(features, best, summary.gallery, level)
+        return Reading(summary, features, words, stated, agreed, level)
 
     def _judge(
         self,
@@ -264,7 +273,9 @@ class Policy:
         if self.ranking == "probability" and reading.agreed is not None:
             hits, anything, rho = reading.agreed
         else:
-            hits, anything, rho = self.anything_of(reading.features, stated, sizes)
+            hits, anything, rho = self.anything_of(
+                reading.features, stated, sizes, reading.level
+            )
         if self.line is not None:
             hits, anything, rho = agree(self.line(hits, words), self.line(anything, words))
         each = one_of_first(hits, rho)
@@ -287,20 +298,19 @@ class Policy:
         features: Float[np.ndarray, "queries seen features"],
         stated: Float[np.ndarray, "queries stated"],
         sizes: Int[np.ndarray, " queries"],
-    ) -> tuple[
-        Float[np.ndarray, "queries stated"],
-        Float[np.ndarray, " queries"],
-        Float[np.ndarray, " queries"],
-    ]:
+        level: Float[np.ndarray, " queries"] | None = None,
+    ) -> Agreed:
         """Hits, "one of the first ten" and rho of `coherence.agree`, before `line`.
 
-        stated: of the hits, most probable first.
+        stated: of the most probable hits, best first. level: of the queries, where it is read.
         """
         assert self.anything is not None
         together = query_features(features, stated, self.probability.names)
         anything = self.anything(together, sizes)
         if self.anything_named is not None:
             names = named(features[:, 0], self.probability.names)
+            if level is not None:
+                together = np.column_stack([together, level])
             anything = np.where(names, self.anything_named(together, sizes), anything)
         return agree(stated, anything)
 
@@ -320,18 +330,7 @@ class Policy:
         """What the probabilities read, and the number of words of every query."""
         features, names, wanted = describe(summary), summary.names, self.probability.names
         if LOG_WORDS in wanted:
-            if words is None:
-                raise BadData(
-                    "The policy reads how many words a query has. Expected `words`, one "
-                    "number per query (0 for a photograph); pass it."
-                )
-            if COMMON in wanted and common is None:
-                raise BadData(
-                    "The policy reads how common a query is. Expected `common`, one number "
-                    "per query; pass what `avow.retrieval.commonness` gives."
-                )
-            commonness = common if COMMON in wanted else None
-            names, features = of_query(names, features, words, commonness, wanted)
+            names, features = of_query(names, features, *given(words, common, wanted), wanted)
         if names != wanted:
             raise WrongTrust(
                 f"The policy reads {len(wanted)} numbers per hit and the "

@@ -1,6 +1,7 @@
 """Files of policies: one format to write, and those of earlier versions to read.
 
-    format 3    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 4    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 3    the same without a level, and still written where there is none
     format 2    the same without a judgement of the first ten together
     format 1    with "held": a policy of `avow calibrate` or of the shipped model
                 with "refuse_below": a trust file of `avow trust` or `avow.trust.fit`
@@ -18,18 +19,19 @@ from avow.core.errors import WrongTrust
 from avow.core.seals import read_document, write_document
 from avow.trust.coherence import log_odds
 from avow.trust.judgements import Conditions, HeldOut
+from avow.trust.level import LEVEL, Level
 from avow.trust.policy import SHOWN, Policy
 from avow.trust.probability import Line, Probability
 from avow.trust.risk_control import Promise
 
-FORMAT = 3
+FORMAT, LEVELLESS = 4, 3
 
 
 def write(policy: Policy, path: Path) -> None:
     """Held-out probabilities are rounded to four decimals."""
     held, promise = policy.held, policy.promise
     content = {
-        "format": FORMAT,
+        "format": LEVELLESS if policy.level is None else FORMAT,
         "conditions": asdict(policy.conditions),
         "probability": policy.probability.to_dict(),
         "present": policy.present.to_dict(),
@@ -46,6 +48,7 @@ def write(policy: Policy, path: Path) -> None:
         "anything_named": None
         if policy.anything_named is None
         else policy.anything_named.to_dict(),
+        "level": None if policy.level is None else policy.level.to_dict(),
         "tail": None if policy.tail is None else policy.tail.to_dict(),
         "spread": policy.spread,
         "line": None if policy.line is None else asdict(policy.line),
@@ -65,7 +68,7 @@ def read(path: Path) -> Policy:
     """The policy in a file; WrongTrust if there is none that can be read."""
     try:
         content = read_document(path)
-        if content["format"] in (2, FORMAT):
+        if content["format"] in (2, LEVELLESS, FORMAT):
             return _read(content)
         if content["format"] != 1:
             raise ValueError(f"format {content['format']!r}; this version reads 1 to {FORMAT}")
@@ -95,8 +98,16 @@ def _read(content: dict[str, Any]) -> Policy:
         _probability(content.get("tail")),
         float(content.get("spread", 1.0)),
         _line(content.get("line")),
-        _probability(content.get("anything_named")),
+        *_of_names(content),
     )
+
+
+def _of_names(content: dict[str, Any]) -> tuple[Probability | None, Level | None]:
+    """What judges names alone, and the level that it reads."""
+    named, level = _probability(content.get("anything_named")), content.get("level")
+    if (level is not None) != (named is not None and LEVEL in named.names):
+        raise ValueError("a level and what reads it do not go together")
+    return named, None if level is None else Level.from_dict(level)
 
 
 def _probability(content: dict[str, Any] | None) -> Probability | None:

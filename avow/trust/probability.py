@@ -272,6 +272,25 @@ def of_query(
     return labels, np.concatenate(columns, axis=2, dtype=np.float32)
 
 
+def given(
+    words: Int[np.ndarray, " queries"] | None,
+    common: Float[np.ndarray, " queries"] | None,
+    wanted: Sequence[str],
+) -> tuple[Int[np.ndarray, " queries"], Float[np.ndarray, " queries"] | None]:
+    """What is known of the queries, as far as a policy wants it; BadData where that lacks."""
+    if words is None:
+        raise BadData(
+            "The policy reads how many words a query has. Expected `words`, one "
+            "number per query (0 for a photograph); pass it."
+        )
+    if COMMON in wanted and common is None:
+        raise BadData(
+            "The policy reads how common a query is. Expected `common`, one number "
+            "per query; pass what `avow.retrieval.commonness` gives."
+        )
+    return words, common if COMMON in wanted else None
+
+
 @lru_cache(maxsize=16)
 def names_of_query(names: tuple[str, ...], one_word: bool) -> tuple[str, ...]:
     """Names of the features of `of_query`, where `common` is among them."""

@@ -65,7 +65,8 @@ def _whole(policy: Policy, asking: CalibrationQueries) -> tuple[Fits, Shares]:
     best_first = np.argsort(-stated, axis=1, kind="stable")
     ranked = np.take_along_axis(order, best_first, axis=1)
     stated = np.take_along_axis(stated, best_first, axis=1)
-    hits, _, rho = policy.anything_of(features, stated, summary.gallery)
+    level = None if policy.level is None else policy.level.of(asking.vectors)
+    hits, _, rho = policy.anything_of(features, stated, summary.gallery, level)
     queries, items = len(asking.words), asking.scored.match.shape[1]
     fits = np.zeros((queries, items))
     if policy.tail is not None and hits.shape[1] < items:

@@ -245,9 +245,10 @@ def common_absent(kept: Document) -> str:
         "How rare a word is gives most names of ImageNet's classes away. COCO's objects are "
         "equally common words on both sides: over dev photographs that show them, and over as "
         "many from which those were taken. The shipped policy was fitted with half of these "
-        "objects, both ways. Here it does worse than a single score, as it has to tell rare "
-        "names and longer queries, too, and answers much of what is not "
-        f"there.\n\n{figures.table(head, rows)}\n\nOf {names['names']} names that COCO's "
+        "objects, both ways, and has learnt the levels of all of them "
+        "([what a level is](../explanation/trust.md#the-level-of-a-name)); what it does for "
+        "names that taught it nothing is in the [notes](../notes/trust.md)."
+        f"\n\n{figures.table(head, rows)}\n\nOf {names['names']} names that COCO's "
         f"captions have and no caption of {kept['photographs']:,} test photographs of Flickr8k "
         f'("an elephant"), {percent(names["answered"])} are answered and '
         f"{percent(names['refused'])} refused.\n\n{absent_captions(kept['captions'])}"

@@ -8,7 +8,7 @@ the words are equally common on both sides:
     objects    COCO's objects over its dev photographs, whose objects are all annotated: each
                in galleries as they come that show it, and in galleries of the same size
                from which its photographs were taken. The policy was fitted with half of them,
-               where they are there and where they are not
+               where they are there and where they are not, and has the levels of all
     names      COCO's nouns and objects over test photographs of Flickr8k, where no caption
                has a word of them ("an elephant"); they are absent
     captions   test captions of each dataset over test photographs of the other, of which at
@@ -55,7 +55,8 @@ class Asked:
         images = lab.photographs(name, list(split.files or ()), part)
         asked = [one_form(text) for text in texts]
         self.words, self.common = count_words(asked), commonness(asked)
-        similarity = lab.similarity(lab.texts(asked), images)
+        self.vectors = lab.texts(asked)
+        similarity = lab.similarity(self.vectors, images)
         self.tau, self.usual, self.similarity = lab.encoder.tau, lab.usual(images), similarity
 
     def judged(
@@ -65,8 +66,9 @@ class Asked:
         similarity = np.where(inside, self.similarity[:, rows], np.float32(-np.inf))
         scored = ScoredQueries(similarity, inside & False, 1, self.tau, "exp", self.usual)
         summary, _ = summarise(scored.asked())
-        common = self.common[rows]
-        return policy.judge(summary, self.words[rows], common=common, strict=False), summary
+        words, common, vectors = self.words[rows], self.common[rows], self.vectors[rows]
+        judged = policy.judge(summary, words, common=common, vectors=vectors, strict=False)
+        return judged, summary
 
 
 def main() -> None:

@@ -120,7 +120,12 @@ def shown(lab: Lab, policy: Policy, images: np.ndarray, queries: Queries) -> np.
         similarity = lab.similarity(queries.vectors[part], images)
         summary, order = summarise(QueryBatch(similarity, 1, lab.encoder.tau, "exp", usual))
         judged = policy.judge(
-            summary, words[part], common=common[part], shown=order.shape[1], strict=False
+            summary,
+            words[part],
+            common=common[part],
+            vectors=queries.vectors[part],
+            shown=order.shape[1],
+            strict=False,
         )
         places = np.take_along_axis(order, judged.order, 1)
         right = places == queries.image_of[part][:, None]

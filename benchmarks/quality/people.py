@@ -60,7 +60,8 @@ class Asked:
     def __init__(self, lab: Lab, texts: list[str], items: np.ndarray, match: np.ndarray):
         self.texts, self.match = texts, match
         asked = [one_form(text) for text in texts]
-        similarity = lab.similarity(lab.texts(asked), items)
+        self.vectors = lab.texts(asked)
+        similarity = lab.similarity(self.vectors, items)
         usual = lab.usual(items)
         scored = ScoredQueries(similarity, match, 1, lab.encoder.tau, "exp", usual)
         self.scored = scored
@@ -70,7 +71,12 @@ class Asked:
 
     def judged(self, policy: Policy, risk: float | None = None) -> Judgements:
         return policy.judge(
-            self.summary, self.words, common=self.common, risk=risk, strict=False
+            self.summary,
+            self.words,
+            common=self.common,
+            vectors=self.vectors,
+            risk=risk,
+            strict=False,
         )
 
     def fits(self, judged: Judgements) -> np.ndarray:

@@ -52,6 +52,7 @@ class Setting:
     usual: Background
     words: np.ndarray
     common: np.ndarray
+    vectors: np.ndarray
 
     def judge(
         self, query: int, best: np.ndarray, sample: np.ndarray, gallery: int
@@ -68,9 +69,8 @@ class Setting:
             usual_sample=self.usual.log_mean[:, sample].mean(0),
         )
         one = slice(query, query + 1)
-        told = self.policy.judge(
-            summary, self.words[one], common=self.common[one], strict=False
-        )
+        words, common, vectors = self.words[one], self.common[one], self.vectors[one]
+        told = self.policy.judge(summary, words, common=common, vectors=vectors, strict=False)
         return float(told.probability[0, 0]), str(told.verdicts[0])
 
 
@@ -113,6 +113,7 @@ def prepared(lab: Lab, items: int, queries: int) -> Setting:
         _joined(usual),
         count_words(texts),
         commonness(texts),
+        vectors,
     )
 
 

@@ -65,6 +65,7 @@ class Names:
 
     texts: list[str]
     match: np.ndarray
+    vectors: np.ndarray
     similarity: np.ndarray
     usual: Background
     evidence: np.ndarray
@@ -218,7 +219,7 @@ def every_name(lab: Lab, reference: Reference) -> list[Names]:
             similarity = lab.similarity(vectors, images)
             evidence = relative_evidence(similarity, usual, lab.encoder.tau)
             about = reference.about(texts)
-            found.append(Names(texts, match, similarity, usual, evidence, about))
+            found.append(Names(texts, match, vectors, similarity, usual, evidence, about))
     return found
 
 
@@ -241,7 +242,7 @@ def ask(names: Names, policy: Policy, row: int, kind: str, chosen: np.ndarray) -
     scored = ScoredQueries(similarity, match, 1, policy.tau, "exp", names.usual.of(chosen))
     summary, order = summarise(scored.asked())
     words, common = count_words([text]), commonness([text])
-    reading = policy.read(summary, words, common)
+    reading = policy.read(summary, words, common, names.vectors[row : row + 1])
     judged = policy.judge(reading, shown=order.shape[1], strict=False)
     others = behind(scored, order)
     number = policy.number(reading, others)

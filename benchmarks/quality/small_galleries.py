@@ -52,7 +52,8 @@ class Names:
         self.nouns = len(said.queries)
         self.match = np.concatenate([said.match, nowhere])
         self.words, self.common = count_words(texts), commonness(texts)
-        similarity = lab.similarity(lab.texts(texts), images)
+        self.vectors = lab.texts(texts)
+        similarity = lab.similarity(self.vectors, images)
         usual = lab.usual(images)
         self.scored = ScoredQueries(similarity, self.match, 1, lab.encoder.tau, "exp", usual)
 
@@ -64,8 +65,10 @@ class Names:
         asked = np.concatenate([np.arange(self.nouns), np.sort(rare)])
         fits = self.match[np.ix_(asked, photographs)]
         summary, order = summarise(self.scored.asked(asked, photographs))
-        common = self.common[asked]
-        judged = policy.judge(summary, self.words[asked], common=common, strict=False)
+        common, vectors = self.common[asked], self.vectors[asked]
+        judged = policy.judge(
+            summary, self.words[asked], common=common, vectors=vectors, strict=False
+        )
         shown = np.take_along_axis(order, judged.order, 1)
         found = np.take_along_axis(fits, shown, 1).any(1)
         noun = np.where(asked < self.nouns, "common", "rare")

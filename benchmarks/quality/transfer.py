@@ -69,14 +69,16 @@ class Stranger:
     def queries(self, texts: list[str], part: str, match: np.ndarray, bank: list[str] | None):
         """bank: reference queries, where the policy reads what is usual for a photograph."""
         items = self.images(part).T
-        similarity = (self.texts(texts) @ items).astype(np.float32)[None]
+        vectors = self.texts(texts)
+        similarity = (vectors @ items).astype(np.float32)[None]
         usual = None
         if bank is not None:
             scores = (self.texts(bank) @ items).astype(np.float32)[None]
             usual = Background.from_scores([scores], self.tau)
         scored = ScoredQueries(similarity, match, 0, self.tau, "exp", usual)
         words = count_words(texts)
-        return CalibrationQueries("text", scored, words, commonness(texts))
+        about = words, commonness(texts)
+        return CalibrationQueries("text", scored, *about, texts=texts, vectors=vectors)
 
 
 class Gallery:
@@ -156,7 +158,8 @@ def default_queries(lab: Lab, bank: list[str], part: str) -> CalibrationQueries:
     nothing = np.zeros(similarity.shape[1:], bool)
     scored = ScoredQueries(similarity, nothing, 1, lab.encoder.tau, "exp", lab.usual(items))
     words = count_words(bank)
-    return CalibrationQueries("text", scored, words, commonness(bank))
+    about = words, commonness(bank)
+    return CalibrationQueries("text", scored, *about, texts=bank, vectors=lab.bank)
 
 
 def strangers(lab: Lab, store: FeatureStore) -> dict[str, Stranger]:
@@ -259,7 +262,13 @@ def measured(
             stated[kind], shown = np.exp(scores - summary.log_sum[:, None]), order[:, :SHOWN]
             refused[kind] = answered[kind] = None
         else:
-            judged = policy.judge(summary, asked.words, common=asked.common, strict=False)
+            judged = policy.judge(
+                summary,
+                asked.words,
+                common=asked.common,
+                vectors=asked.vectors,
+                strict=False,
+            )
             stated[kind] = judged.probability
             shown = np.take_along_axis(order, judged.order, 1)
             found = np.take_along_axis(match, shown, 1).any(1) | (kind == "absent")

@@ -107,7 +107,12 @@ def judged(
         similarity = lab.similarity(queries.vectors[part], images)
         summary, order = summarise(QueryBatch(similarity, 1, lab.encoder.tau, "exp", usual))
         told = policy.judge(
-            summary, words[part], common=common[part], shown=SHOWN, strict=False
+            summary,
+            words[part],
+            common=common[part],
+            vectors=queries.vectors[part],
+            shown=SHOWN,
+            strict=False,
         )
         places = np.take_along_axis(order, told.order, 1)
         stated.append(told.probability)
