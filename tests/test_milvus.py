@@ -28,8 +28,8 @@ from avow.retrieval.opening import open_library, open_shared
 from avow.retrieval.search import Retriever
 from avow.retrieval.status import status_of
 from avow.retrieval.store_contract import Row, item_id
+from avow.retrieval.stores import _milvus_patterns, milvus
 from avow.retrieval.stores import _milvus_reading as reading
-from avow.retrieval.stores import milvus
 from avow.retrieval.stores._milvus_link import Link, _close
 from avow.retrieval.stores._milvus_rows import cells_of, stored
 from avow.retrieval.where import Where
@@ -354,7 +354,7 @@ def test_patterns_that_a_server_cannot_compare_are_compared_here(lite, tmp_path,
             index_folders([tmp_path], index=Path(lite.address), encoder=ColourEncoder())
             library.refresh()  # what matched before is forgotten
             assert library.count(Where.parse("name~green"), "image") == 1
-            server.setattr(milvus, "_MOST_MATCHES", 1)
+            server.setattr(_milvus_patterns, "MOST", 1)
             library.refresh()
             with pytest.raises(BadQuery) as told:
                 library.find(Where.parse("name~red"), "image")

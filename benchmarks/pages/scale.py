@@ -245,7 +245,8 @@ def engines() -> list[str]:
         "parts that it merges while the cell is measured, whose graph it makes twice.",
         f"A cell may take {number(about['limit_s'])} s. The machine was shared, and the load "
         "before each cell stands beside it: compare cells of similar load. Asked: how many "
-        "searches p50 and p99 are of; a slow engine is asked less often."
+        "searches p50 and p99 are of; a slow engine is asked less often, "
+        "and not by many clients."
         if about
         else "",
         figures.table(
@@ -282,12 +283,14 @@ def _cell(size: int, name: str, cells: dict[str, Any]) -> list[str]:
         return [*head, f"not run here: `{run}`", *[""] * 10]
     if "not_run" in cell:
         return [*head, f"not run here: {cell['not_run']}", *[""] * 10]
-    bytes_ = "" if cell["bytes_a_vector"] is None else number(cell["bytes_a_vector"])
+    bytes_, many = cell["bytes_a_vector"], cell["a_second_16"]
     return [
         *head,
         *_numbers(cell, build_s=1),
-        bytes_,
+        "" if bytes_ is None else number(bytes_),
         *_numbers(cell, p50_ms=1, p99_ms=1, searches=0),
         *(fraction(cell[key], 3) for key in ("recall", "recall_filtered")),
-        *_numbers(cell, a_second_1=1, a_second_16=1, memory_mb=0, load_before=1),
+        number(cell["a_second_1"], 1 if cell["a_second_1"] >= 1 else 2),
+        "" if many is None else number(many, 1),
+        *_numbers(cell, memory_mb=0, load_before=1),
     ]

@@ -15,18 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from avow.core.errors import BadQuery, WrongIndex
+from avow.core.errors import WrongIndex
 from avow.core.searching import Nearest, Queries
 from avow.core.shapes import Int64
 from avow.retrieval import store_contract as contract
 from avow.retrieval import store_documents as documents
-from avow.retrieval.patterns import matches
 from avow.retrieval.store_contract import FORMAT, Current, Filter, Row, SharedStore, Stored
 from avow.retrieval.stores import _milvus_notes as noting
 from avow.retrieval.stores._milvus_filters import (
     TOMBSTONE,
     Patterns,
-    among,
     asks_for_tags,
     beginning,
     expression_of,
@@ -34,6 +32,7 @@ from avow.retrieval.stores._milvus_filters import (
     literal,
 )
 from avow.retrieval.stores._milvus_link import PATIENCE, Link
+from avow.retrieval.stores._milvus_patterns import matching, named
 from avow.retrieval.stores._milvus_reading import MOST, STRONG, by_ids, counted, each, smallest
 from avow.retrieval.stores._milvus_rows import (
     READ,
@@ -53,8 +52,6 @@ _SPARE = 16
 """Hits that are asked for beyond k, to put those of equal scores in order."""
 _WIDEST = 4096
 """Candidates of a search through a graph at most."""
-_MOST_MATCHES = 20_000
-"""Rows that a filter may name by their numbers."""
 _GENERATIONS, _TAGS = "generation", "tags"
 """Subjects of notes: manifests by number, and the numbers of tags that an item has."""
 
@@ -367,21 +364,11 @@ class Milvus(SharedStore):
     def _matched(self, kind: str, field: str, pattern: str) -> str:
         """A pattern that is compared here, with what the server has of every row."""
         name = "tags" if field == "tag" else field
-        if (kind, name, pattern) not in self._matching:
+        asked = (kind, name, pattern)
+        if asked not in self._matching:
             rows = self._each(self._expression(None, kind), ["id", name])
-            self._matching[kind, name, pattern] = [
-                row["id"]
-                for row in rows
-                if any(matches(text, pattern) for text in _texts(row[name]))
-            ]
-        ids = self._matching[kind, name, pattern]
-        if len(ids) > _MOST_MATCHES:
-            raise BadQuery(
-                f"The pattern {pattern!r} of the filter matches {len(ids)} items. Expected "
-                f"{_MOST_MATCHES} at most with a Milvus before 2.4, which does not compare "
-                "patterns itself; write more of the name, or use a newer server."
-            )
-        return among(ids)
+            self._matching[asked] = matching(rows, name, pattern)
+        return named(self._matching[asked], pattern)
 
     def _each(
         self, condition: str, fields: Sequence[str], where: Where | None = None
@@ -394,10 +381,6 @@ class Milvus(SharedStore):
 def _tied(hits: Sequence[tuple[float, int]], k: int, limit: int) -> bool:
     """Whether hits beyond those that came may have the score of the last that counts."""
     return k <= len(hits) == limit and hits[k - 1][0] == hits[-1][0]
-
-
-def _texts(value: str | Sequence[str]) -> Sequence[str]:
-    return [value] if isinstance(value, str) else value
 
 
 def _stamp_of(generation: int) -> str:
