@@ -66,8 +66,19 @@ def main() -> None:
         found = speed(chosen.rows, chosen.width, chosen.k, chosen.rounds)
     for name, value in found.items():
         print(f"{name}: {value}")
-    about = {"commit": commit(), "aim": AIM, **ASKED}
+    about = {"commit": commit(), "aim": AIM, **ASKED} | noted(chosen.only)
     print("->", keep(NAME, about | {"forms": forms, "speed": found}))
+
+
+def noted(only: str | None) -> dict[str, str]:
+    """Where the half comes from that was kept."""
+    if only is None:
+        return {}
+    earlier, half = read(NAME), "speed" if only == "quality" else "quality"
+    machine = earlier["machine"]
+    where = f"{machine['cores']} cores ({machine['architecture']}), {machine['date']}"
+    told = f"the figures of {half} were measured before, on {where}."
+    return {"note": earlier.get("note", told)}
 
 
 def quality(lab: Lab) -> dict[str, Any]:

@@ -107,8 +107,9 @@ def prepare(cache: Path, place: Path, sizes: list[int]) -> None:
             best.append(top(ids, scores))
             few.append(top(ids[tenth], scores[:, tenth]))
             if end in sizes:
-                right = {"plain": merged(best), "filtered": merged(few)}
-                np.savez(place / f"right-{end}.npz", queries=queries, **right)
+                right, chosen = merged(best), merged(few)
+                home = place / f"right-{end}.npz"
+                np.savez(home, queries=queries, plain=right, filtered=chosen)
 
 
 def photographs(cache: Path) -> tuple[np.ndarray, np.ndarray]:
