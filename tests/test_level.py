@@ -12,12 +12,11 @@ from avow.core.background import Background
 from avow.core.errors import BadData, WrongTrust
 from avow.metrics.rejection import auroc
 from avow.trust.calibration_queries import CalibrationQueries, without_relevant
-from avow.trust.drawn_hits import RARE, DrawnHits
+from avow.trust.drawn_hits import NAMES as ENOUGH
+from avow.trust.drawn_hits import RARE, DrawnHits, crossed_levels, known_levels, with_levels
 from avow.trust.fitting import fit_search_policy, judge_names_again
 from avow.trust.gallery_sampling import ScoredQueries
 from avow.trust.level import Level
-from avow.trust.level_fitting import NAMES as ENOUGH
-from avow.trust.level_fitting import crossed_levels, known_levels, with_levels
 from avow.trust.policy import Policy
 from avow.trust.top_k import summarise
 

@@ -55,7 +55,7 @@ def test_an_old_path_imported_first_of_all_works():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "avow.trust.evidence_sum"
+    assert done.stdout.strip() == "avow.core.evidence_sum"
 
 
 MOVED = {

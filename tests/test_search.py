@@ -11,6 +11,7 @@ from search_samples import COLOURS, ColourEncoder, picture, save_pictures
 
 from avow.core.contracts import QueryBatch
 from avow.core.errors import AvowError, BadData, BadQuery, WrongIndex
+from avow.core.evidence_sum import evidence_sum
 from avow.core.opinion import Opinion
 from avow.retrieval import gallery as galleries
 from avow.retrieval.indexing import index_folders
@@ -18,7 +19,6 @@ from avow.retrieval.library import Library
 from avow.retrieval.open_index import Choice
 from avow.retrieval.question import ask, check_numbers
 from avow.retrieval.search import Retriever
-from avow.trust.evidence_sum import evidence_sum
 from avow.trust.top_k import SHOWN, describe, summarise
 
 FACTS = ["query", "verdict", "heading", "trust", "searched", "uncertainty", "why"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from avow.trust.shards import hashed, merge_best, merge_samples, smallest_hashes
+from avow.retrieval.merged_shards import hashed, merge_best, merge_samples, smallest_hashes
 
 RNG = np.random.default_rng(3)
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from scipy.stats import t as student
 
-from avow.core.opinion import Opinion
-from avow.trust.evidence_sum import (
+from avow.core.evidence_sum import (
     CAUTION,
     EvidenceSum,
     Moments,
@@ -25,6 +24,7 @@ from avow.trust.evidence_sum import (
     _skewed,
     evidence_sum,
 )
+from avow.core.opinion import Opinion
 
 seeds = st.integers(0, 10_000)
 BOUNDS = ["skewed", "normal", "bernstein"]

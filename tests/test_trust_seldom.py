@@ -11,12 +11,12 @@ from samples import refusal
 from scipy.stats import binom
 
 from avow.core.errors import BadData
+from avow.core.evidence_sum import CAUTION, evidence_sum
 from avow.core.places import packaged_folder
 from avow.core.queries import QueryBatch
 from avow.trust import gallery_sampling
 from avow.trust.coherence import one_of_first, one_of_some
 from avow.trust.conformal_sets import conformal_limit
-from avow.trust.evidence_sum import CAUTION, evidence_sum
 from avow.trust.gallery_sampling import ScoredQueries, deal, draw, fit_serving
 from avow.trust.policy import Policy
 from avow.trust.probability import COMMON, LOG_WORDS, ONE_WORD, of_query

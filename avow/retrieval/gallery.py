@@ -3,8 +3,8 @@
 Trust looks at the whole gallery, and a sample of 2,048 stands for it at a cost that does not
 grow: small galleries are looked at whole. The sample is that of the smallest hashes of what the
 items are, so the same question gets the same answer in every store, and many shards draw the
-sample that one would (`trust/shards.py`). A filter makes a gallery of its own, whose K is what
-the filter leaves.
+sample that one would (`retrieval/merged_shards.py`). A filter makes a gallery of its own, whose
+K is what the filter leaves.
 """
 
 import math
@@ -15,12 +15,12 @@ import numpy as np
 from avow.core.background import Background
 from avow.core.errors import Unavailable
 from avow.core.evidence import EvidenceKind, log_evidence, logsumexp
+from avow.core.evidence_sum import Reference
 from avow.core.logistic import expit
 from avow.core.shapes import Bool, Float, Float32, Int64
 from avow.retrieval.open_index import Choice, OpenIndex
 from avow.retrieval.where import Where
 from avow.trust.coherence import Behind
-from avow.trust.evidence_sum import Reference
 from avow.trust.top_k import SHOWN, TopKSummary, hub_statistics, summarise_best
 
 SAMPLE = 2048
@@ -138,7 +138,7 @@ class QueryScores:
         rest, sample_size = self.gallery - best.shape[1], self.left.sum(1)
         if rest and sample_size.all():
             sample_evidence = log_evidence(self.sampled, tau, kind)
-            # as `trust.evidence_sum` estimates it, without its bounds, which cost more
+            # as `core.evidence_sum` estimates it, without its bounds, which cost more
             tail = logsumexp(np.where(self.left, sample_evidence, np.float32(-np.inf)))
             total = np.logaddexp(total, tail + np.log(rest / sample_size))
         return expit(math.log(self.gallery) - total)

@@ -25,6 +25,7 @@ from avow.core.places import avow_home
 from avow.core.searching import Encoder, Ids, Nearest, Queries
 from avow.core.shapes import Float32, Int64
 from avow.core.written_text import WrittenTexts
+from avow.retrieval.merged_shards import smallest_hashes
 from avow.retrieval.open_index import Choice, Found, OpenIndex, Skipped
 from avow.retrieval.store.catalogue import (
     changing,
@@ -49,7 +50,6 @@ from avow.retrieval.store.similarity import checked_scores
 from avow.retrieval.store.stable_numbers import StableNumbers
 from avow.retrieval.store.state import State, current, no_item, read_state, replaced
 from avow.retrieval.where import Where
-from avow.trust.shards import smallest_hashes
 
 _AT_ONCE = 500
 _WRITTEN = "SELECT id, text FROM items WHERE gone = 0 AND kind = 'image' AND text > ''"

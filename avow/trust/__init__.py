@@ -85,7 +85,7 @@ keep_old_paths(
         "sight": Moved("avow.trust.top_k", _SUMMARISED),
         "stochastic": Moved("avow.study.stochastic"),
         "study": Moved("avow.study.direction"),
-        "tail": Moved("avow.trust.evidence_sum"),
+        "tail": Moved("avow.core.evidence_sum"),
     },
 )
 _old_name = renamed(__name__, _RENAMED)

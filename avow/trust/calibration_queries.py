@@ -53,7 +53,7 @@ class CalibrationQueries:
     vectors: Float[np.ndarray, "queries dim"] | None = None
     """The queries as the model reads them; needed for levels."""
     level: Float[np.ndarray, " queries"] | None = None
-    """The level of every query (`trust.level_fitting`), by a regression that did not see it."""
+    """The level of every query (`trust.drawn_hits`), by a regression that did not see it."""
 
     def only(self, chosen: Int[np.ndarray, " some"]) -> "CalibrationQueries":
         """Some of the queries over the same candidates."""

@@ -18,7 +18,7 @@ candidate's evidence is divided by its mean evidence over a bank of reference qu
 
 `summarise_best` costs the same for every gallery: sums are exact for the top k, and use the
 mean of the sample for all others. With the whole gallery as sample the summary is exact;
-`trust.evidence_sum` bounds the error otherwise.
+`core.evidence_sum` bounds the error otherwise.
 """
 
 import math

@@ -34,8 +34,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
 TARGETS = (
     *("core/files", "core/checksums", "core/background", "core/opinion", "core/vector_forms"),
     *("core/false_discovery", "core/logistic", "trust/coherence", "trust/conformal_sets"),
-    *("trust/evidence_sum", "trust/risk_control", "trust/policy_files", "trust/top_k"),
-    *("trust/shards", "trust/gallery_sampling", "trust/drift", "indexes/exact"),
+    *("core/evidence_sum", "trust/risk_control", "trust/policy_files", "trust/top_k"),
+    *("retrieval/merged_shards", "trust/gallery_sampling", "trust/drift", "indexes/exact"),
     *("retrieval/store/row_blocks", "retrieval/store/row_checksums", "retrieval/store/rows"),
     *("retrieval/store/walk", "retrieval/store/generations"),
 )
@@ -76,7 +76,7 @@ EQUIVALENT: dict[str, str] = {
     "trust/risk_control: line 201, 11: wrong <= alpha * answered, Lt": (
         "where both sides are equal the p-value is larger than any delta this is used for"
     ),
-    "trust/evidence_sum: line 222, 11: gram + ridge * np.eye(basis.shape[1]), Sub": (
+    "core/evidence_sum: line 222, 11: gram + ridge * np.eye(basis.shape[1]), Sub": (
         "1e-9 keeps the matrix regular with either sign"
     ),
     (
@@ -84,8 +84,8 @@ EQUIVALENT: dict[str, str] = {
         "1e-09, Gt"
     ): "where both sides would be equal they differ by the 1e-9",
     "trust/conformal_sets: line 152, 42: 0 becomes 1": "what is added is cut off again",
-    "trust/evidence_sum: line 267, 58: 1 becomes 2": "fewer than three draws are not used",
-    "trust/evidence_sum: line 279, 29: 1 becomes 2": "fewer than three draws are not used",
+    "core/evidence_sum: line 267, 58: 1 becomes 2": "fewer than three draws are not used",
+    "core/evidence_sum: line 279, 29: 1 becomes 2": "fewer than three draws are not used",
     "trust/gallery_sampling: line 282, 58: 1 becomes 2": "no gallery has a negative number",
     "trust/gallery_sampling: line 292, 28: 1 becomes 2": _ANY_NEGATIVE,
     "trust/gallery_sampling: line 338, 41: 1 becomes 2": _ANY_NEGATIVE,

@@ -25,9 +25,9 @@ from avow.data.opening import open_dataset
 from avow.retrieval.commonness import commonness
 from avow.retrieval.encoders import projections
 from avow.retrieval.forms import count_words, one_form
+from avow.retrieval.merged_shards import merge_best, merge_samples, smallest_hashes
 from avow.retrieval.store.model_folder import TOP
 from avow.trust.policy import Policy
-from avow.trust.shards import merge_best, merge_samples, smallest_hashes
 from avow.trust.top_k import SHOWN, hub_statistics, summarise_best
 from benchmarks._lab import Lab
 from benchmarks._report import commit, keep

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from avow.trust.evidence_sum import Bound, EvidenceSum, Moments, Reference, evidence_sum
+from avow.core.evidence_sum import Bound, EvidenceSum, Moments, Reference, evidence_sum
 from benchmarks._report import keep, sizes_parser
 
 BLOCK = 20_000
