@@ -176,6 +176,12 @@ def single_names(kept: Document) -> str:
         *(f"{way['number']:.1f}, {way['nine_in_ten']:.1f}" for way in gone),
     ])  # fmt: skip
     shares = [percent(kept["rows"][way]["every"]["inside"]) for way in told]
+    before = ""
+    if "before" in told:
+        before = (
+            "; the one before it was not, and is far off where a name is much commoner than "
+            "among its photographs"
+        )
     rows.append(["true number inside the interval", *shares])
     return (
         "The factor by which the stated number of fitting pictures is off, half of the times "
@@ -183,8 +189,7 @@ def single_names(kept: Document) -> str:
         f"{kept['names']} names over dev photographs, each in galleries with its usual share "
         "and in some made so that it has another. What fits is what captions or objects say, "
         "so some of the factor is theirs. The shipped policy is fitted with half of these "
-        "names, also in galleries in which they have other shares; the one before it was not, "
-        "and is far off where a name is much commoner than among its photographs. "
+        f"names, also in galleries in which they have other shares{before}. "
         "The other columns are a trial in five folds of names, and no part of a search: the "
         "share of the name in the gallery as that of a mixture of two densities, with its "
         "levels told by the word, by similarities to the reference queries, and by training "
