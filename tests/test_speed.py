@@ -54,3 +54,16 @@ def test_arithmetic_is_counted_as_torch_counts_it(name, chosen):
     # what all pairs of so few items share weighs more here than among thousands
     assert 0.97 * counted.get_total_flops() < ours * 1.35
     assert ours < 1.02 * counted.get_total_flops()
+
+
+def test_figures_of_a_half_that_was_kept_say_where_they_are_from(monkeypatch):
+    from benchmarks.speed import compact_vectors
+
+    machine = {"cores": 2, "architecture": "x86_64", "date": "2026-11-18"}
+    kept = {"machine": machine, "note": "the figures of quality were measured before, on one."}
+    monkeypatch.setattr(compact_vectors, "read", lambda name: kept)
+    assert compact_vectors.noted(None) == {}
+    assert compact_vectors.noted("speed")["note"] == kept["note"]  # older than the machine's
+    assert compact_vectors.noted("quality") == {
+        "note": "the figures of speed were measured before, on 2 cores (x86_64), 2026-11-18."
+    }

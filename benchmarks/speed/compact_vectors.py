@@ -75,10 +75,12 @@ def noted(only: str | None) -> dict[str, str]:
     if only is None:
         return {}
     earlier, half = read(NAME), "speed" if only == "quality" else "quality"
+    told = f"the figures of {half} were measured before, on "
+    if earlier.get("note", "").startswith(told):
+        return {"note": earlier["note"]}
     machine = earlier["machine"]
-    where = f"{machine['cores']} cores ({machine['architecture']}), {machine['date']}"
-    told = f"the figures of {half} were measured before, on {where}."
-    return {"note": earlier.get("note", told)}
+    where = f"{machine['cores']} cores ({machine['architecture']}), {machine['date']}."
+    return {"note": told + where}
 
 
 def quality(lab: Lab) -> dict[str, Any]:
