@@ -212,8 +212,7 @@ def filmed() -> list[str]:
         f"{found['absent_refused']} of {found['absent']} are refused; by a cut on similarity "
         f"that refuses as many present ones, {found['absent_refused_by_cut']}. Filmed clips "
         "are unlike the photographs that the policy was fitted on: less is stated of them than "
-        "is true, and refusal is no better than by the cut. `avow calibrate` fits the policy "
-        "to your own.",
+        "is true. `avow calibrate` fits the policy to your own.",
     ]
 
 
