@@ -148,6 +148,20 @@ def test_it_is_kept_and_asked_for(taught, tmp_path):
     )
 
 
+def test_vectors_of_another_model_are_told(taught):
+    asking = names(8)
+    assert asking.vectors is not None
+    summary, _ = summarise(asking.scored.asked())
+    words, common, vectors = asking.words, asking.common, asking.vectors[:, 1:]
+    message = refusal(
+        lambda: taught.judge(summary, words, common=common, vectors=vectors), BadData
+    )
+    assert message == (
+        f"The vectors have {DIM - 1} numbers each. Expected {DIM}, as of the model that the "
+        "policy was fitted for; pass that model's vectors."
+    )
+
+
 def test_a_file_with_half_of_it_is_refused(taught, tmp_path):
     path = tmp_path / "policy.json"
     for part in ({"level": None}, {"anything_named": None}):

@@ -40,11 +40,17 @@ class Level:
     def of(
         self, vectors: Float[np.ndarray, "queries dim"] | None
     ) -> Float[np.ndarray, " queries"]:
-        """The same for what a search passes; BadData where it passes none."""
+        """The same for what a search passes; BadData where that is none, or another model's."""
         if vectors is None:
             raise BadData(
                 "The policy reads the vectors of queries. Expected `vectors`, one for every "
                 "query; pass what the model gives."
+            )
+        if vectors.shape[1] != len(self.weights):
+            raise BadData(
+                f"The vectors have {vectors.shape[1]} numbers each. Expected "
+                f"{len(self.weights)}, as of the model that the policy was fitted for; pass "
+                "that model's vectors."
             )
         return self(vectors)
 

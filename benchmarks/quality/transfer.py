@@ -10,7 +10,8 @@ four ways to state P that a hit fits, over Flickr8k test photographs:
 
     transferred   from the default model's probabilities on its reference queries
     labelled      a policy fitted with the labels of Flickr8k dev
-    shipped       the default model's policy, applied to the stranger's scores as it is
+    shipped       the default model's policy, applied to the stranger's scores as it is, with
+                  the levels that the default model gives names
     softmax       of the scores of the gallery, as they come
 
 What fits is told by `avow.study.relevance_labels` for captions and by captions for nouns.
@@ -69,16 +70,14 @@ class Stranger:
     def queries(self, texts: list[str], part: str, match: np.ndarray, bank: list[str] | None):
         """bank: reference queries, where the policy reads what is usual for a photograph."""
         items = self.images(part).T
-        vectors = self.texts(texts)
-        similarity = (vectors @ items).astype(np.float32)[None]
+        similarity = (self.texts(texts) @ items).astype(np.float32)[None]
         usual = None
         if bank is not None:
             scores = (self.texts(bank) @ items).astype(np.float32)[None]
             usual = Background.from_scores([scores], self.tau)
         scored = ScoredQueries(similarity, match, 0, self.tau, "exp", usual)
         words = count_words(texts)
-        about = words, commonness(texts)
-        return CalibrationQueries("text", scored, *about, texts=texts, vectors=vectors)
+        return CalibrationQueries("text", scored, words, commonness(texts))
 
 
 class Gallery:
@@ -123,9 +122,9 @@ def main() -> None:
             "shipped": (shipped, bank),
         }
         rows[name] = {
-            how: measured(stranger, test, policy, usual)
+            how: measured(lab, stranger, test, policy, usual)
             for how, (policy, usual) in policies.items()
-        } | {"softmax": measured(stranger, test, None, None)}
+        } | {"softmax": measured(lab, stranger, test, None, None)}
         for how, row in rows[name].items():
             print(f"{name}, {how}: {row}", flush=True)
     photographs = len(test.split.image_ids)
@@ -250,7 +249,7 @@ def labelled(stranger: Stranger, dev: Gallery) -> Policy:
 
 
 def measured(
-    stranger: Stranger, test: Gallery, policy: Policy | None, bank: list[str] | None
+    lab: Lab, stranger: Stranger, test: Gallery, policy: Policy | None, bank: list[str] | None
 ) -> dict[str, Any]:
     """ECE and the rest of one way to state P; no policy: softmax."""
     stated, true, refused, answered = {}, {}, {}, {}
@@ -266,7 +265,7 @@ def measured(
                 summary,
                 asked.words,
                 common=asked.common,
-                vectors=asked.vectors,
+                vectors=lab.texts(texts),
                 strict=False,
             )
             stated[kind] = judged.probability
