@@ -170,11 +170,11 @@ def stores() -> list[str]:
         return []
     about = figures.load("stores")
     changes, everywhere = about["changes"], about.get("server_restarted", False)
-    restarted = [
+    restarted = dict.fromkeys(
         STORES[name].partition(",")[0]
         for name, row in about["stores"].items()
         if row.get("server_restarted", everywhere)
-    ]
+    )
     told = [
         f"{STORES[name]}: not run here ({row['not_run']})"
         for name, row in about["stores"].items()

@@ -9,7 +9,8 @@ into every store that answers: `postgres` (the server of AVOW_PG_DSN; also with 
 Captions and names of what no picture shows ask: one by one, and together with a filter. Then a
 tenth of the pictures is deleted, replaced or moved, and `avow index` brings each of them up to
 date; then everything is opened anew, after --restart COMMAND has restarted the servers, where
-it is given. Stores that are not asked for keep their earlier figures.
+it is given (`python -m benchmarks.milvus_server FOLDER` restarts a Milvus). Stores that are not
+asked for keep their earlier figures.
 
 Recall at 10 is held against a plain product of the vectors that the folder has.
 """
