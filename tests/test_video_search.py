@@ -281,6 +281,28 @@ def test_what_no_video_shows_is_refused(judged: Path):
     assert "no moment here fits" in result.why
 
 
+def test_how_many_fit_does_not_hang_on_how_many_are_shown(tmp_path: Path):
+    """It is stated where segments that are one answer hardly count, and of no page alone."""
+    pytest.importorskip("skimage")
+    from PIL import Image
+    from skimage import data
+
+    (folder := tmp_path / "files").mkdir()
+    cat = data.chelsea()
+    nearer = cat[40:260, 260:40:-1]
+    _film(folder / "cats.mp4", [(data.coffee(), 6), (cat, 6), (nearer, 6)])
+    Image.fromarray(data.rocket()).save(folder / "rocket.jpg")
+    index([folder], tmp_path / "index")
+    retriever = Retriever.open(tmp_path / "index")
+    stated = {}
+    for query in ("a rocket", "coffee", "a cat"):
+        shown = {k: retriever.search(query, k=k) for k in (1, 2, 3, 20)}
+        assert len({result.how_many for result in shown.values()}) == 1, query
+        stated[query] = shown[1].how_many is not None
+    assert shown[1].hits[0].end == pytest.approx(18, abs=0.5)  # two segments
+    assert stated == {"a rocket": True, "coffee": True, "a cat": False}
+
+
 def test_pictures_alone_are_judged_as_before(judged: Path):
     result = Retriever.open(judged).search("a rocket", where="kind=picture")
     assert result.hits[0].path.endswith("rocket.jpg") and result.how_many is not None

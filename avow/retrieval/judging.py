@@ -32,12 +32,15 @@ from avow.retrieval.request import (
     shown_hits,
     shown_places,
 )
+from avow.trust.coherence import TEN
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
 
 _Part = tuple[Request, Candidates, Judgements, Judgements, HowMany | None]
 
 
+ROUNDING = 0.1
+"""What a stated number of items may count more than once, as a share of it."""
 PARTIAL = "Part of the index did not answer, so this answer is partial and not judged."
 
 
@@ -134,7 +137,7 @@ def nothing_there(library: OpenIndex, request: Request) -> SearchResult:
 def _read_at_once(library: OpenIndex, parts: list[_Part]) -> ReadItems:
     """Gives items that all queries together have been read for."""
     wanted = [
-        candidates.ids[shown_places(candidates, request.k, every)]
+        candidates.ids[shown_places(candidates, _read_of(request), every)]
         for request, candidates, every, _, _ in parts
     ]
     every_one = sorted({*np.concatenate(wanted).tolist()})  # np.unique imports masked arrays
@@ -153,22 +156,29 @@ def _judged(
     many: HowMany | None,
 ) -> Judged:
     """every: of all hits that are judged. page: of those shown at once."""
-    hits, noun = shown_hits(read, candidates, request.k, every), "picture"
+    hits, noun = shown_hits(read, candidates, _read_of(request), every), "picture"
     if has_videos(hits):
         moments = join_moments(library, candidates, request.k, every, page)
         hits, page, noun = moments.hits, moments.judgements, moments.noun
         every = page
-        # segments are counted, and how many of them are one moment is known of the hits alone
-        many = None if moments.joined else many
+        # segments are counted, and how many of them are one moment is known of these alone
+        some = many is not None and has_videos(hits[:TEN])
+        if some and moments.counted_again > ROUNDING * many.expected:
+            many = None
     verdict = cast(Verdict, page.verdicts[0].replace(" ", "_"))
     if request.understanding is not None and not request.understanding.understood:
         message = request.understanding.message or "This query is not understood."
-        return Judged("not_understood", page, many, message, hits)
+        return Judged("not_understood", page, many, message, hits[: request.k])
     odd = page.odd is not None and policy.is_odd(float(page.odd[0]))
     noun = noun if request.kind == "image" else "text"
     source, leaves_out = policy.conditions.transferred, request.leaving is not None
     why = in_words(verdict, every, noun, many, odd, source, leaves_out)
-    return Judged(verdict, page, many, request.with_hint(why), hits)
+    return Judged(verdict, page, many, request.with_hint(why), hits[: request.k])
+
+
+def _read_of(request: Request) -> int:
+    """How many hits are read: what is said of all must not depend on how many are shown."""
+    return max(request.k, TEN)
 
 
 def result_of(

@@ -30,8 +30,9 @@ class Moments:
 
     hits: tuple[Hit, ...]
     judgements: Judgements
-    joined: bool
-    """Whether some of them are several segments: then there are fewer answers than items."""
+    counted_again: float
+    """By how much the expected number of items that fit is more than that of answers, because
+    several segments are one of them."""
     noun: str
     """What the answers are that fit as well as the first, for a sentence."""
 
@@ -52,15 +53,15 @@ def join_moments(
     if every.one_of_first is not None:
         rho = float(agree(every.probability, every.present)[2][0])
     answers = [_answer(group, rho, anything) for group in _groups(hits)]
-    joined = len(answers) < len(hits)
     # behind the judged ones, in the order of their similarity, are those without probability
     answers.sort(key=lambda hit: 0.0 if hit.p_relevant is None else -1 - hit.p_relevant)
     answers = [replace(hit, rank=rank) for rank, hit in enumerate(answers, start=1)]
     stated = np.array([hit.p_relevant for hit in answers if hit.p_relevant is not None])
+    again = sum(hit.p_relevant or 0.0 for hit in hits) - float(stated.sum())
     confidence = np.maximum(shown.confidence, stated[:1])
     order = np.arange(len(stated))[None]
     judgements = replace(shown, order=order, probability=stated[None], confidence=confidence)
-    return Moments(tuple(answers[:k]), judgements, joined, _noun(answers, judgements))
+    return Moments(tuple(answers[:k]), judgements, again, _noun(answers, judgements))
 
 
 def _noun(answers: list[Hit], judgements: Judgements) -> str:
