@@ -74,7 +74,7 @@ def test_a_projection_keeps_what_queries_have(monkeypatch):
 
 
 @pytest.mark.parametrize("fast", [True, False])
-@pytest.mark.parametrize(("queries", "rows"), [(1, 0), (1, 70_001), (3, 70_001)])
+@pytest.mark.parametrize(("queries", "rows"), [(1, 0), (1, 70_001), (3, 70_001), (17, 70_001)])
 def test_products_of_bytes_are_those_of_whole_numbers(monkeypatch, fast, queries, rows):
     if fast:
         pytest.importorskip("numkong")

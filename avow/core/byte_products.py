@@ -4,21 +4,17 @@
 the processor. Without it numpy widens the rows block by block, several times as slowly.
 """
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from avow.core.own_threads import FEW, over_rows, products_alone
 from avow.core.shapes import Float32, Int8
 
 _WIDENED_BYTES = 2**18
 """Numbers widened at once: they stay in the cache of a core."""
-_FEWEST = 2**15
-"""Rows that are worth a thread of their own."""
 
 
 def byte_products(
@@ -30,14 +26,12 @@ def byte_products(
     out = np.empty((len(queries), len(rows)), np.float32)
     if not out.size:
         return out
-    products = _numkong_products(queries) or _numpy_products(queries)
-    count = min(threads or _cores(), -(-len(rows) // _FEWEST))
-    if count < 2:
-        products(rows, out)
-        return out
-    edges = np.linspace(0, len(rows), count + 1).astype(int).tolist()
-    parts = [slice(*pair) for pair in pairwise(edges)]
-    list(_pool().map(lambda part: products(rows[part], out[:, part]), parts))
+    products = _numkong_products(queries)
+    if products is None:
+        products = _numpy_products(queries)
+        if len(queries) > FEW:
+            threads = 1  # those of OpenBLAS divide such products
+    over_rows(lambda part: products(rows[part], out[:, part]), len(rows), threads)
     return out
 
 
@@ -73,7 +67,8 @@ def _numkong_products(queries: np.ndarray) -> Products | None:
 
 def _numpy_products(queries: np.ndarray) -> Products:
     wide = queries.astype(np.float32)
-    step = max(1, _WIDENED_BYTES // queries.shape[1])
+    often = 4 if len(queries) > FEW else 1  # what many threads divide is larger
+    step = max(1, often * _WIDENED_BYTES // queries.shape[1])
 
     def products(rows: np.ndarray, out: np.ndarray) -> None:
         widened = np.empty((min(step, len(rows)), rows.shape[1]), np.float32)
@@ -81,9 +76,7 @@ def _numpy_products(queries: np.ndarray) -> Products:
             part = rows[start : start + step]
             block = widened[: len(part)]
             np.copyto(block, part)
-            # a product with one vector is faster than one with a matrix of one row
-            scores = (block @ wide[0])[None] if len(wide) == 1 else wide @ block.T
-            out[:, start : start + len(part)] = scores
+            products_alone(wide, block, out[:, start : start + len(part)])
 
     return products
 
@@ -101,14 +94,3 @@ def _numkong() -> Any:
 def _has_tiles() -> bool:
     """Whether the processor multiplies tiles of bytes (AMX), which want packed queries."""
     return bool(_numkong().get_capabilities().get("sapphireamx"))
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_cores(), "byte-products")
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -6,6 +6,7 @@ Dead rows stay where they are, with the id -1, until somebody writes the rows an
 
 import json
 import threading
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 from avow.core.documents import read_file
 from avow.core.errors import WrongIndex
 from avow.core.files import new_folder, recover
+from avow.core.own_threads import FEW, over_rows, products_alone
 from avow.core.searching import Index
 from avow.core.shapes import Float, Float32, Int64
 from avow.indexes._vectors import checked, last_of_each
@@ -35,7 +37,7 @@ _LOWEST = np.finfo(np.float32).min
 _HALF_ROWS = 256
 """Half-precision rows widened at once: they stay in the cache of a core."""
 _HALF_MANY = 2048
-"""The same for several queries, whose products want larger blocks."""
+"""The same for many queries, whose products want larger blocks."""
 _BIAS = 112
 """Between the exponents of float32 and of half precision, in powers of two."""
 _NOT_SIGN_COPIES = np.int32(-0x70000001)
@@ -233,9 +235,29 @@ def _half_products(
     """
     _, exponents = np.frexp(np.abs(queries).max(1, keepdims=True))
     scaled = np.ldexp(queries, _BIAS - exponents)
-    bits = rows.view(np.int16)
     scores = np.empty((len(queries), len(rows)), np.float32)
-    step = _HALF_ROWS if len(queries) == 1 else _HALF_MANY
+    if len(queries) > FEW:
+        with _TURN if rows.size > _OF_ALL_CORES else nullcontext():
+            for start, values in _widened(rows, _HALF_MANY):
+                scores[:, start : start + len(values)] = scaled @ values.T
+    else:
+        over_rows(
+            lambda part: _few_products(scaled, rows[part], scores[:, part]),
+            len(rows),
+            whole=_HALF_ROWS,
+        )
+    return np.ldexp(scores, exponents)
+
+
+def _few_products(scaled: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> None:
+    """Of some half-precision rows; the scores are written."""
+    for start, values in _widened(rows, _HALF_ROWS):
+        products_alone(scaled, values, scores[:, start : start + len(values)])
+
+
+def _widened(rows: np.ndarray, step: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Where each block of half-precision rows begins, and its numbers divided by 2 ** 112."""
+    bits = rows.view(np.int16)
     widened = np.empty((min(step, len(rows)), rows.shape[1]), np.int32)
     for start in range(0, len(rows), step):
         part = bits[start : start + step]
@@ -243,12 +265,7 @@ def _half_products(
         np.copyto(block, part)  # copies the sign bit into all of the upper half
         np.left_shift(block, 13, out=block)
         np.bitwise_and(block, _NOT_SIGN_COPIES, out=block)
-        values = block.view(np.float32)
-        if len(queries) == 1:
-            np.dot(values, scaled[0], out=scores[0, start : start + step])
-        else:
-            scores[:, start : start + step] = scaled @ values.T
-    return np.ldexp(scores, exponents)
+        yield start, block.view(np.float32)
 
 
 def _merged(

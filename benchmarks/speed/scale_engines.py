@@ -186,7 +186,7 @@ ENGINES: dict[str, Callable[[np.ndarray, Path], Engine]] = {
 }
 
 
-ALL_IN_MEMORY = {"faiss": 2.0, "milvus": 1.1, "milvus-lite": 5.0}
+ALL_IN_MEMORY = {"faiss": 2.0, "milvus": 1.1, "milvus-lite": 2.7}
 """Engines that need every vector in memory, and how often: what they read is held, too."""
 ON_DISK = ("postgres", "milvus", "milvus-lite")
 DISK_LEFT = 25e9
