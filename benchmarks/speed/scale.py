@@ -38,7 +38,7 @@ from avow.data.opening import open_dataset
 from avow.retrieval.encoders import projections
 from avow.retrieval.forms import one_form
 from benchmarks._lab import Lab
-from benchmarks._report import RESULTS, commit, keep
+from benchmarks._report import RESULTS, commit, keep, machine
 from benchmarks.quality.shards import drawn_around
 from benchmarks.speed import scale_engines
 
@@ -74,7 +74,8 @@ def main() -> None:
                 tenth = earlier().get(f"{size // TENTH} {engine}", {})
                 cell = run(chosen.place, size, engine, chosen.limit, tenth)
                 print(key, cell, flush=True)
-                about = {"commit": commit(), "dim": WIDTH, "queries": QUERIES, "k": K}
+                about = {"dim": WIDTH, "queries": QUERIES, "k": K}
+                cell |= {"commit": commit(), "date": machine()["date"]}
                 cells = earlier() | {key: cell}  # others may have measured meanwhile
                 keep(NAME, about | {"limit_s": chosen.limit, "cells": cells})
 
