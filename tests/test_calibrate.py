@@ -243,7 +243,7 @@ def test_a_clear_query_is_answered(place, calibrated):
     most, least = (100 * hit.p_relevant for hit in found.hits[:2])
     many = found.how_many
     assert found.why == (
-        f"Two pictures fit about equally well, with {least:.0f} to {most:.0f} %. "
+        f"Two pictures are about equally likely to fit, with {least:.0f} to {most:.0f} %. "
         + many.in_words("picture")
     )
     assert 0 < many.low <= 2 <= many.high < 20 and many.low < many.expected < many.high
@@ -394,9 +394,13 @@ def stated(shares: list[float], ten: float | None = None, **more: Any) -> Judgem
         (
             "answer",
             [0.9, 0.88, 0.86, 0.8, 0.77, 0.3],
-            "Five pictures fit about equally well, with 77 to 90 %.",
+            "Five pictures are about equally likely to fit, with 77 to 90 %.",
         ),
-        ("answer", [0.9, 0.899, 0.3], "Two pictures fit equally well, each with about 90 %."),
+        (
+            "answer",
+            [0.9, 0.899, 0.3],
+            "Two pictures are equally likely to fit, each with about 90 %.",
+        ),
         (
             "check",
             [0.4, 0.2],
@@ -536,7 +540,7 @@ def test_a_judged_search_on_the_command_line(command, colours, place, calibrated
     code, out, _ = command("search", CLEAR, "-k", "3", "--index", place / "index")
     lines = out.splitlines()
     assert code == 0 and lines[0].startswith("Answer; that one of these 3 fits: ")
-    assert " %. Two pictures fit about equally well, with 8" in lines[0]
+    assert " %. Two pictures are about equally likely to fit, with 8" in lines[0]
     assert " pictures fit (" in lines[0]
     assert lines[1].split() == ["P(relevant)", "similarity", "path"] and " %" in lines[2]
 

@@ -12,7 +12,7 @@ from avow.core.errors import BadData, WrongTrust
 from avow.trust.calibration_queries import NOTHING_THERE, CalibrationQueries
 from avow.trust.fitting import fit_search_policy
 from avow.trust.gallery_sampling import ScoredQueries
-from avow.trust.policy import MAX_FALSE_REFUSALS, Policy
+from avow.trust.policy import MAX_FALSE_REFUSALS, RISKS, Policy
 from avow.trust.top_k import summarise
 
 DIM, TAU = 24, 0.05
@@ -120,6 +120,38 @@ def test_what_is_not_there_is_refused(policy):
     assert np.mean(withheld) < MAX_FALSE_REFUSALS + 0.02
     assert np.mean(missing) > 0.15 and np.mean(missing) > 5 * np.mean(withheld)
     assert np.mean(answered) < 0.15
+
+
+def test_what_is_more_likely_wrong_is_never_an_answer(policy):
+    """At any risk: the number and the verdict of one query would contradict each other."""
+    for risk in RISKS:
+        ruling, _ = judged(policy, scored(16), risk=risk)
+        likely = [
+            p
+            for p, said in zip(ruling.present, ruling.verdicts, strict=True)
+            if said == "answer"
+        ]
+        assert min(likely, default=1.0) >= 0.5
+    assert (ruling.present < 0.5).any() and likely
+
+
+def test_how_a_promise_went_in_galleries_of_one_size(policy):
+    """Against a plain loop over the held-out queries; nothing is said of other sizes."""
+    held, threshold = policy.held, policy.promised(0.2).threshold
+    assert held is not None and held.sizes is not None and threshold is not None
+    for size in (25, 100, 400):
+        measured = policy.measured(0.2, size)
+        near, answered, wrong = 0, 0, 0
+        for other, sure, right in zip(held.sizes, held.anything, held.correct, strict=True):
+            if size / 2 <= other <= size * 2:
+                near += 1
+                answered += sure >= threshold
+                wrong += sure >= threshold and not right.any()
+        assert measured is not None and measured.queries == near
+        assert (measured.coverage, measured.wrong) == (answered / near, wrong / answered)
+        assert size / 2 <= measured.smallest <= measured.largest <= 2 * size
+    assert policy.measured(0.2, 5) is None and policy.measured(0.2, 10_000) is None
+    assert policy.measured(0.2, 25).coverage != policy.measured(0.2, 400).coverage
 
 
 def test_the_default_risk_answers_half_and_no_lower_one_does(policy):

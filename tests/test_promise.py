@@ -105,19 +105,23 @@ def test_a_faultless_record_is_enough_from_there_on(alpha, delta):
 
 
 @settings(deadline=None)
-@given(seeds, st.sampled_from([0.05, 0.1, 0.3]), st.booleans())
-def test_one_start_is_a_plain_loop_over_thresholds(seed, alpha, tied):
+@given(
+    seeds, st.sampled_from([0.05, 0.1, 0.3]), st.booleans(), st.sampled_from([-9.0, 0.5, 9.0])
+)
+def test_one_start_is_a_plain_loop_over_thresholds(seed, alpha, tied, least):
     confidence, wrong, _ = answers(seed, 150)
     confidence = np.round(confidence, 1) if tied else confidence
     expected = None
     for threshold in sorted(set(confidence), reverse=True):
         answered = confidence >= threshold
+        if threshold < least:
+            break
         if answered.sum() < fewest_answers(alpha, DELTA):
             continue
         if binom.cdf(wrong[answered].sum(), answered.sum(), alpha) > DELTA:
             break
         expected = threshold
-    made = promise(confidence, wrong, alpha, DELTA, starts=1)
+    made = promise(confidence, wrong, alpha, DELTA, starts=1, least=least)
     assert made.threshold == expected
     if expected is not None:
         assert made.answered == (confidence >= expected).sum()

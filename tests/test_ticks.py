@@ -20,8 +20,9 @@ from tiers import long
 
 from avow.api import create_app
 from avow.core.logistic import expit, logit
+from avow.retrieval import calibrate as module_of_fits
 from avow.retrieval import ticks as module
-from avow.retrieval.calibrate import calibrate, use_ticks
+from avow.retrieval.calibrate import FEWEST, calibrate, use_ticks
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.labelled_queries import read_known, scored
 from avow.retrieval.library import Library
@@ -34,6 +35,7 @@ from avow.trust.judgements import Judgements
 from avow.trust.policy import Policy
 from avow.trust.probability import Line
 from avow.trust.top_k import summarise
+from avow.trust.transfer import SHORT, whole_probabilities
 
 __all__ = ["tail"]  # the fixture
 
@@ -511,3 +513,29 @@ def test_the_page_tells_what_a_tick_changed(served, visit):
         assert page.inner_text("#ticks") == "" and seen.complaints == []
         said = page.locator("#shown .fits [aria-pressed=true]").all()
         assert [one.get_attribute("data-says") for one in said] == ["no"]  # as it was told
+
+
+def test_names_are_taught_to_a_fit_by_what_the_model_says_of_them(place, policy):
+    """Pairs are captions: of "a red wall" they say nothing."""
+    kinds = module_of_fits._short_as_before(opened(place, place / "index"), policy)
+    assert len(kinds) == 2 and all((kind.words <= SHORT).all() for kind in kinds)
+    probable = sum(whole_probabilities(policy, kind)[0].sum() for kind in kinds)
+    assert sum(kind.scored.match.sum() for kind in kinds) == pytest.approx(probable, rel=0.1)
+
+
+def test_a_fit_that_is_worse_than_the_models_trust_changes_nothing(place, policy, tmp_path):
+    """Eighty captions, each with its right pictures: the model's policy learnt from all."""
+    shutil.copytree(place / "index", tmp_path / "index")
+    retriever = opened(place, tmp_path / "index")
+    before = retriever.search(asked_for(3), k=5).to_dict()["hits"]
+    few = write_csv(tmp_path / "pairs.csv", known_pairs()[: 2 * FEWEST])
+    found = calibrate(retriever, few)
+    assert found.before is not None and found.after is not None
+    assert found.after.brier > found.before.brier
+    assert not found.used and not found.path.is_file()
+    assert retriever.search(asked_for(3), k=5).to_dict()["hits"] == before
+    forced = calibrate(retriever, few, force=True)
+    assert forced.used and forced.path.is_file() and forced.after == found.after
+    assert retriever.search(asked_for(3), k=5).to_dict()["hits"] != before
+    # what there is now has seen these queries, and is no measure of what may replace it
+    assert calibrate(retriever, few).before == found.before

@@ -332,10 +332,19 @@ def test_what_only_looks_like_a_negation(query):
 @pytest.mark.parametrize("query", ["without people", "no people", "-people", "not a dog"])
 def test_only_what_to_leave_out_cannot_be_searched(query):
     answer = understand(query)
-    assert (answer.text, answer.without, answer.problem) == (query, None, None)
+    assert (answer.text, answer.without, answer.problem) == (query, None, "only_left_out")
+    left_out = "a dog" if "dog" in query else "people"
     assert answer.message == (
-        f"'{query}' says only what to leave out; say what the picture shows as well."
+        f"'{query}' says only what to leave out; say what the picture shows as well, such as "
+        f"'a street without {left_out}'."
     )
+
+
+@pytest.mark.parametrize("query", ["IMG_1234.jpg", "holiday/beach.PNG", "clip.mp4"])
+def test_the_name_of_a_file_is_told(query):
+    answer = understand(query)
+    assert (answer.text, answer.problem, answer.corrected) == (query, "file", None)
+    assert f'filter by name="{query}"' in (answer.message or "")
 
 
 # --- any text -------------------------------------------------------------------------

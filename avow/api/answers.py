@@ -233,7 +233,14 @@ class TicksUsed(BaseModel):
 class RiskOffered(BaseModel):
     risk: float
     promised: bool
-    coverage: float = Field(description="Share of calibration queries answered.")
+    coverage: float = Field(
+        description="Share of calibration queries answered, of those over galleries of about "
+        "this size where there are any."
+    )
+    wrong: float | None = Field(
+        description="Share of wrong answers over galleries of about this size."
+    )
+    says: str = Field(description="For people: what this risk costs here.")
     threshold: float | None
     reason: str
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from avow.api.answers import Calibration, RiskOffered, TicksUsed
 from avow.retrieval.calibrate import is_own, use_ticks
 from avow.retrieval.search import Retriever
-from avow.retrieval.status import how_far
+from avow.retrieval.status import cost, how_far
 from avow.trust.policy import RISKS, SHOWN, Policy
 
 _MISSING = (
@@ -35,7 +35,7 @@ def calibration_of(retriever: Retriever) -> Calibration:
         conditions=asdict(conditions),
         doubts=doubts,
         default_risk=policy.default_risk,
-        risks=[_offered(policy, risk) for risk in sorted({*RISKS, policy.default_risk})],
+        risks=[_offered(policy, risk, size) for risk in sorted({*RISKS, policy.default_risk})],
     )
 
 
@@ -56,12 +56,14 @@ def ticks_used(retriever: Retriever) -> TicksUsed:
     )
 
 
-def _offered(policy: Policy, risk: float) -> RiskOffered:
-    promise = policy.promised(risk, SHOWN)
+def _offered(policy: Policy, risk: float, size: int) -> RiskOffered:
+    promise, here = policy.promised(risk, SHOWN), policy.measured(risk, size)
     return RiskOffered(
         risk=risk,
         promised=promise.threshold is not None,
-        coverage=promise.coverage,
+        coverage=promise.coverage if here is None else here.coverage,
+        wrong=None if here is None else here.wrong,
+        says=cost(policy, risk, size, "questions in words"),
         threshold=promise.threshold,
         reason=promise.reason,
     )

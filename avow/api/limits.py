@@ -27,6 +27,8 @@ class Limits:
     at_once: int = 1
     """Searches that run at the same time. One uses all cores by itself, and tokenisers of the
     hub cannot be shared between threads; pictures have threads of their own."""
+    together: int = 16
+    """Searches by text that wait and are then answered in one pass; 1: each by itself."""
     waiting: int = 16
     """Searches that may wait for their turn; more are refused for now."""
     thumbnail_bytes: int = 64_000_000

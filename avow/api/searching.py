@@ -66,20 +66,22 @@ class Reply:
         **more: Any,
     ) -> Found:
         """more: the other arguments of `Retriever.search`."""
-        here = self.here
+        here, text = self.here, text.strip()
+        chosen = {"without": without.strip() or None, "where": where.strip() or None}
+        settings = {**chosen, "k": page, **more}
 
         def work() -> SearchResult:
             with self._looked_at(content) as image:
-                return here.retriever.search(
-                    text.strip() or None,
-                    image=image,
-                    without=without.strip() or None,
-                    where=where.strip() or None,
-                    k=page,
-                    **more,
-                )
+                return here.retriever.search(text or None, image=image, **settings)
 
-        result = await here.searching.run(work)
+        if text and not content:
+            waiting = here.together.enter(text, settings)
+            try:
+                result = await here.searching.run(here.together.answer, waiting)
+            finally:
+                here.together.leave(waiting)
+        else:
+            result = await here.searching.run(work)
         here.metrics.judged(result.verdict)
         self.response.headers["Server-Timing"] = ", ".join(
             f"{part};dur={1000 * seconds:.2f}" for part, seconds in result.seconds.items()

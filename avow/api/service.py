@@ -21,6 +21,7 @@ from avow.api.logs import LOG, log_request
 from avow.api.metrics import Metrics
 from avow.api.pictures import Origin, Thumbnails, origin
 from avow.api.refusals import Refusal
+from avow.api.together import Together
 from avow.api.workers import Workers
 from avow.core.errors import AvowError, BadQuery
 from avow.core.places import store_address
@@ -35,6 +36,7 @@ _DRAWING = 2
 _READING = 2
 _OPINIONS = 8  # that may wait: each may wait for another writer before it
 _MANY = 512  # requests that may wait: a page asks for many thumbnails at once
+_PASSES = 4  # that fit into the time that a search may take
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Service:
     limits: Limits
     metrics: Metrics
     searching: Workers
+    together: Together
+    """Texts that wait for a thread of `searching`."""
     drawing: Workers
     """Pictures have threads of their own, so that a page stays quick during a search."""
     reading: Workers
@@ -106,6 +110,7 @@ class Service:
             limits,
             metrics,
             searching,
+            Together(retriever, limits.together, limits.seconds / _PASSES),
             Workers(_DRAWING, _MANY, limits.seconds, "pictures"),
             Workers(_READING, _MANY, limits.seconds, "questions to the index"),
             Workers(1, _OPINIONS, limits.seconds, "opinions to write down"),

@@ -22,6 +22,10 @@ Forget = Annotated[
     bool,
     typer.Option("--forget", help="Go back to the calibration that came with the model."),
 ]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Use what was fitted even where it is worse."),
+]
 Show = Annotated[bool, typer.Option("--show", help="Only say what is calibrated already.")]
 
 
@@ -31,12 +35,14 @@ def calibrate(
     model: ModelOfIndex = None,
     show: Show = False,
     forget: Forget = False,
+    force: Force = False,
     allow_code: AllowCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn from PAIRS, and from what people said of answers, how far to trust this index.
 
-    Half of the queries are held back, so that what is promised has been tried.
+    Half of the queries are held back, so that what is promised has been tried. Exits with 3
+    where the trust that there is proves better, and stays.
     """
     with busy("Calibrating", quiet=as_json):
         from avow.retrieval.calibrate import FILE
@@ -47,12 +53,14 @@ def calibrate(
         if forget:
             retriever.library.detach(FILE)
         facts = _state(retriever) if show or forget else None
-        calibration = None if facts is not None else fit(retriever, pairs)
+        calibration = None if facts is not None else fit(retriever, pairs, force=force)
     if facts is not None:
         typer.echo(json.dumps(facts) if as_json else _in_words(facts))
         return
     assert calibration is not None
     typer.echo(json.dumps(calibration.to_dict()) if as_json else _report(calibration))
+    if not calibration.used:
+        raise typer.Exit(3)
 
 
 def _state(retriever: "Retriever") -> dict[str, Any]:
@@ -100,7 +108,8 @@ def _in_words(facts: dict[str, Any]) -> str:
 
 
 def _report(calibration: "Calibration") -> str:
-    lines = [f"{calibration.queries} queries with known pictures -> {calibration.path}"]
+    where = f" -> {calibration.path}" if calibration.used else ""
+    lines = [f"{calibration.queries} queries with known pictures{where}"]
     if calibration.lost:
         lost = ", ".join(calibration.lost[:3])
         lines.append(
@@ -117,6 +126,11 @@ def _report(calibration: "Calibration") -> str:
         lines.append(_line("before", calibration.before))
     if calibration.after is not None:
         lines.append(_line("after", calibration.after))
+    if not calibration.used:
+        lines.append(
+            "What was fitted tells these queries worse than the trust there is, which stays. "
+            "More queries help; --force uses it anyway."
+        )
     return "\n".join(lines)
 
 

@@ -54,9 +54,6 @@ def lines_of(found: "Status") -> list[str]:
 
 def _told(reach: "TrustReach") -> list[str]:
     lines = [f"Trust in searching {reach.search}: {reach.why}"]
-    if reach.default_risk is not None and reach.coverage is not None:
-        lines.append(
-            f"          At a risk of {reach.default_risk:.0%}, {reach.coverage:.0%} of such "
-            "queries are answered; --risk changes it."
-        )
+    if reach.default_risk is not None:
+        lines.append(f"          --risk {reach.default_risk:g}, the usual: {reach.cost}")
     return lines + [f"          Careful: {doubt}." for doubt in reach.doubts]

@@ -292,7 +292,7 @@ def in_words(
     else:
         parts.append(_standing(judgements.probability[0], noun))
         if many is not None:
-            none = judgements.one_of_first is not None and judgements.present[0] < 0.5
+            none = judgements.one_of_first is not None and _below_half(judgements.present[0])
             parts.append(many.if_any(noun) if none else many.in_words(noun))
         if verdict == "check":
             reason = _NO_PROMISE if leaves_out else "That is not sure enough to promise"
@@ -314,9 +314,14 @@ def _absent(judgements: Judgements, noun: str) -> str:
     if judgements.one_of_first is None:
         return f"Probably no {noun} here fits."
     chance = percent(float(judgements.present[0]))
-    return (
-        f"Probably no {noun} here fits: the chance that one of the best ten does is {chance}."
-    )
+    best = _count(judgements.one_of_first.shape[1]).lower()
+    these = f"one of the best {best}" if best != "one" else "the best one"
+    return f"Probably no {noun} here fits: the chance that {these} does is {chance}."
+
+
+def _below_half(share: float) -> bool:
+    """As it is written: what rounds to 50 % is not called improbable."""
+    return int(100 * share + 0.5) < 50
 
 
 def _standing(probability: Float[ndarray, " shown"], noun: str) -> str:
@@ -329,9 +334,10 @@ def _standing(probability: Float[ndarray, " shown"], noun: str) -> str:
     count = _count(alike) if alike < SHOWN else f"At least {alike}"  # no more are judged
     least = percent(float(probability[:alike].min()))
     if least == share:
-        return f"{count} {noun}s fit equally well, each with about {share}."
+        return f"{count} {noun}s are equally likely to fit, each with about {share}."
     return (
-        f"{count} {noun}s fit about equally well, with {least.removesuffix(' %')} to {share}."
+        f"{count} {noun}s are about equally likely to fit, with "
+        f"{least.removesuffix(' %')} to {share}."
     )
 
 

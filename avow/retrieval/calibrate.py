@@ -2,10 +2,14 @@
 
     labelled queries --two halves--> each half judged by a policy fitted on the other --> after
                      `-------------> judged by the policy there was before -----------> before
-                     `--all--> the policy that is kept
+                     `--all--> the policy that is kept, where it is no worse than the model's
 
 No query is ever judged by a policy that has seen it, so before and after are comparable. The
 policy that is kept holds half of the queries back itself, and its promises rest on those.
+
+Labelled queries are mostly captions, and of each one picture is known. Of names and phrases
+they teach nothing: what the model's policy states of those teaches them, by labels drawn from
+it, so that "a dog" is judged after a calibration as before it.
 """
 
 from collections.abc import Sequence
@@ -18,7 +22,11 @@ from jaxtyping import Bool, Float
 
 from avow.core.errors import BadData, WrongTrust
 from avow.core.groups import halves
+from avow.core.places import packaged_folder
 from avow.metrics.calibration import brier, expected_calibration_error
+from avow.retrieval import transfer
+from avow.retrieval.encoders import bank
+from avow.retrieval.forms import count_words
 from avow.retrieval.labelled_queries import LabelledQueries, read_known, scored
 from avow.retrieval.search import Retriever
 from avow.retrieval.ticks import Adjustment, adjusted
@@ -26,6 +34,7 @@ from avow.trust.fitting import CalibrationQueries, fit_search_policy
 from avow.trust.policy import SHOWN, Policy
 from avow.trust.probability import Line
 from avow.trust.top_k import summarise
+from avow.trust.transfer import SHORT, drawn_kinds, whole_probabilities
 
 FEWEST = 80
 """Known queries that a calibration needs: a quarter of them tests each promise."""
@@ -65,9 +74,12 @@ class Calibration:
     """Rows of feedback that could not be used."""
     ticks: Adjustment | None = None
     """What ticks changed, where there are too few queries for a policy of the index's own."""
+    used: bool = True
+    """False where what there was is better, and stays."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
+            "used": self.used,
             "path": str(self.path),
             "queries": self.queries,
             "files_not_in_the_index": list(self.lost),
@@ -79,8 +91,14 @@ class Calibration:
         }
 
 
-def calibrate(retriever: Retriever, pairs: Path | None = None) -> Calibration:
-    """Fit trust to an index and keep it there; searches use it from then on."""
+def calibrate(
+    retriever: Retriever, pairs: Path | None = None, *, force: bool = False
+) -> Calibration:
+    """Fit trust to an index and keep it there; searches use it from then on.
+
+    Where the model's own trust tells the labelled queries better, nothing changes, unless
+    force.
+    """
     labelled = read_known(retriever.library, pairs)
     if len(labelled) < FEWEST:
         if pairs is None and (by_ticks := _by_ticks(retriever, labelled)) is not None:
@@ -96,16 +114,49 @@ def calibrate(retriever: Retriever, pairs: Path | None = None) -> Calibration:
         )
     asking = scored(retriever.library, retriever.encoder, labelled)
     model = retriever.encoder.fingerprint
+    old, models = _policy(retriever), _policy(retriever, own=False)
+    before = _before(old, asking, model)
+    short = [] if models is None else _short_as_before(retriever, models)
+    after = _measured(_crossed(asking, short, model))
+    policy = fit_search_policy(
+        [asking, *short], model=model, gallery=retriever.library.fingerprint
+    )
+    # a policy of the index may have seen these very queries, the model's has not
+    plain = before if models is old else _before(models, asking, model)
+    used = force or plain is None or after.brier <= plain.brier
+    before = before if used else plain
+    path = _keep(retriever, policy) if used else retriever.model_folder / FILE
+    about = len(labelled), tuple(labelled.lost), before, after, labelled.passed_over
+    return Calibration(policy, path, *about, used=used)
+
+
+def _policy(retriever: Retriever, own: bool = True) -> Policy | None:
     try:
-        old = retriever.policy("text")
-    except WrongTrust:  # damaged or lost, which is what this repairs
-        old = None
-    before = None if old is None else _before(old, asking, model)
-    after = _measured(_crossed(asking, model))
-    policy = fit_search_policy([asking], model=model, gallery=retriever.library.fingerprint)
-    path = _keep(retriever, policy)
-    lost, unusable = tuple(labelled.lost), labelled.passed_over
-    return Calibration(policy, path, len(labelled), lost, before, after, unusable)
+        return retriever.policy("text", own)
+    except WrongTrust:  # damaged or lost, which is what a calibration repairs
+        return None
+
+
+def _short_as_before(retriever: Retriever, policy: Policy) -> list[CalibrationQueries]:
+    """Names and phrases over pictures of the index, with labels drawn from what `policy` says.
+
+    None of them where there are too few pictures, or it judges no ten hits together.
+    """
+    library, encoder = retriever.library, retriever.encoder
+    ids = library.find(None, "image")
+    if policy.anything is None or len(ids) < transfer.FEWEST:
+        return []
+    ids = np.sort(np.random.default_rng(0).permutation(ids)[: transfer.MOST])
+    texts = transfer.asked_texts(encoder.bank or bank.texts(packaged_folder()))
+    lengths = count_words(texts).tolist()
+    texts = [text for text, words in zip(texts, lengths, strict=True) if words <= SHORT]
+    asked = np.asarray(encoder.encode_texts(texts), np.float32)
+    items, usual = library.vectors(ids), library.usual(ids)
+    queries = transfer.queries_over(encoder, texts, asked, items, usual)
+    try:
+        return drawn_kinds(queries, *whole_probabilities(policy, queries), seed=0)
+    except WrongTrust:  # fitted for other numbers than this index has
+        return []
 
 
 def _by_ticks(retriever: Retriever, labelled: LabelledQueries) -> Calibration | None:
@@ -169,22 +220,31 @@ class _Judged:
         )
 
 
-def _before(policy: Policy, asking: CalibrationQueries, model: str) -> Measured | None:
-    """How good the policy was that is now replaced; None where it cannot read this index."""
+def _before(policy: Policy | None, asking: CalibrationQueries, model: str) -> Measured | None:
+    """How good a policy is; None where there is none, or it cannot read this index."""
+    if policy is None:
+        return None
     try:
         return _measured(_judged(policy, asking, model))
     except WrongTrust:
         return None
 
 
-def _crossed(asking: CalibrationQueries, model: str) -> _Judged:
-    """Each half judged by what the other half taught; one picture's queries stay together."""
+def _crossed(
+    asking: CalibrationQueries, others: Sequence[CalibrationQueries], model: str
+) -> _Judged:
+    """Each half judged by what the other half taught; one picture's queries stay together.
+
+    others: kinds of queries that teach both.
+    """
     groups = asking.scored.groups
     if len(np.unique(groups)) < _TIED:
         groups = np.arange(len(groups))
     parts = [asking.only(side) for side in halves(groups, 0)]
     judged = [
-        _judged(fit_search_policy([parts[1 - number]], model=model), parts[number], model)
+        _judged(
+            fit_search_policy([parts[1 - number], *others], model=model), parts[number], model
+        )
         for number in (0, 1)
     ]
     return _Judged.join(judged)

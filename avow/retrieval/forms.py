@@ -1,4 +1,4 @@
-"""Forms of one question: "dog", "dogs", "the dog", "photo of a dog" all ask for "a dog".
+"""Forms of one question: "dog", "Dogs!", "show me photos of a dog" all ask for "a dog".
 
 People type a name in many forms and mean the same; a model gives each another vector, and trust
 another verdict. So a name is asked for in one form, with its article, in which trust was fitted
@@ -14,10 +14,17 @@ from avow.core.shapes import Int64
 from avow.retrieval.function_words import FUNCTION_WORDS
 from avow.retrieval.spelling import dictionary
 
-_PICTURE = re.compile(
-    r"^(?:(?:(?:an?|the|some|my)\s+)?(?:photo|picture|image|photograph|pic|shot)s?\s+of\s+)+",
+_WISH = re.compile(
+    r"^(?:please\s+)?(?:(?:show|give|get|find)\s+(?:me|us)|find|(?:search|look(?:ing)?)\s+for|"
+    r"i(?:'m| am) looking for|i want(?: to see)?)\s+",
     re.IGNORECASE,
 )
+_PICTURE = re.compile(
+    r"^(?:(?:(?:an?|the|some|my|all|any|every)\s+)*"
+    r"(?:photo|picture|image|photograph|pic|shot)s?\s+(?:of|with|showing|that shows?)\s+)+",
+    re.IGNORECASE,
+)
+_MARKS = " \t.,;:!?\"'`\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _ARTICLE = re.compile(r"^(?:an?|the|some|any)\s+", re.IGNORECASE)
 _ARTICLES = frozenset({"a", "an", "the"})
 _NAME = re.compile(r"[a-z]+(?: [a-z]+)?")
@@ -37,21 +44,19 @@ _IRREGULAR = {
     "loaves": "loaf",
     "scarves": "scarf",
     "shelves": "shelf",
-    "snowmen": "snowman",
-    "policemen": "policeman",
-    "firemen": "fireman",
 }
 _ALWAYS_S = frozenset(
     "glasses sunglasses scissors pants jeans shorts trousers skis stairs tennis grass bus "
     "dress glass cross news species series gymnastics binoculars goggles chess lens clothes "
-    "eyeglasses leggings tongs aerobics".split()
+    "eyeglasses leggings tongs aerobics woods vegas".split()
 )
 
 
 def one_form(text: str) -> str:
-    """A name with its article; any other text without "photo of"."""
-    rest = _PICTURE.sub("", text).strip() or text
-    name = _ARTICLE.sub("", rest).lower().strip()
+    """A name with its article; any other text without "show me" and "photo of"."""
+    asked = _WISH.sub("", text).strip() or text
+    rest = _PICTURE.sub("", asked).strip() or text
+    name = _ARTICLE.sub("", rest.strip(_MARKS)).lower().strip()
     if not _NAME.fullmatch(name) or any(word in FUNCTION_WORDS for word in name.split()):
         return rest
     *before, last = name.split()
@@ -63,6 +68,12 @@ def singular(noun: str) -> str:
     """The singular of a plural whose singular is listed; any other word as it is."""
     if noun in _IRREGULAR:
         return _IRREGULAR[noun]
+    if (
+        len(noun) > 5
+        and noun.endswith("men")
+        and dictionary().rank(f"{noun[:-3]}man") is not None
+    ):
+        return f"{noun[:-3]}man"  # "fishermen"
     if noun in _ALWAYS_S or not noun.endswith("s") or noun.endswith("ss"):
         return noun
     forms = [noun[:-3] + "y"] if noun.endswith("ies") else []

@@ -3,8 +3,9 @@
     P(a bathroom, and no toilet) = P(a bathroom) * (1 - P(a toilet))        of every hit
 
 Each factor is a probability of a query that trust was fitted for, so the product can be judged,
-which the difference of two vectors cannot. No promise was fitted for such queries: at best
-their verdict is "check".
+which the difference of two vectors cannot. Hits depend on each other as those of the wanted
+part do, and one of them fits as often as follows from that. No promise was fitted for such
+queries: at best their verdict is "check".
 """
 
 from dataclasses import replace
@@ -62,8 +63,10 @@ def leave_out(
     places = judged.order[0]
     left = judged.probability[0] * (1 - unwanted[places])
     order = np.argsort(-left, kind="stable")
-    hits, anything, rho = agree(left[order][None], judged.present)
+    _, _, rho = agree(judged.probability, judged.present)
+    hits = left[order][None]
     each = one_of_first(hits, rho)
+    anything = each[:, -1]
     refused = bool(policy.refuses(anything, *query)[0])
     verdict: Verdict = "nothing found" if refused else "check"
     return replace(

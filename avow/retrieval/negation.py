@@ -64,8 +64,8 @@ class Split:
 
     text: str
     without: str | None = None
-    nothing_left: bool = False
-    """Whether the query only says what to leave out; then `text` is all of it."""
+    nothing_left: str = ""
+    """What is left out where a query says nothing else; then `text` is all of it."""
 
 
 def split_negation(query: str) -> Split:
@@ -89,7 +89,7 @@ def split_negation(query: str) -> Split:
     while wanted and _bare(wanted[-1]) in FUNCTION_WORDS:
         wanted.pop()
     if not any(_is_content(word) for word in wanted):
-        return Split(" ".join(words), nothing_left=True)
+        return Split(" ".join(words), nothing_left=", ".join(left_out))
     return Split(" ".join(wanted).rstrip(" ,;"), ", ".join(left_out))
 
 

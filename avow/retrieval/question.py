@@ -31,6 +31,10 @@ LONGEST = 2000
 MOST = 100_000
 """Answers that may be asked for at once; a page needs all that lie before what it shows."""
 _NOTHING = 1e-4  # a sum or difference shorter than this has no direction
+_NOTHING_LEFT = (
+    "Nothing is left of this query: what it asks for and what it leaves out are the same. "
+    "Expected two different things; change one of them."
+)
 
 
 LONGEST_CLIP = 600.0
@@ -158,7 +162,11 @@ def understood(
     if understanding.without is not None:
         searched = replace(question, text=understanding.text, without=understanding.without)
     text = searched.text or ""
-    asked = one_form(text) if searched.style == "text" else text
+    if searched.kind != "image" or searched.image is not None:
+        return replace(searched, asked=text), understanding
+    asked = one_form(text)
+    if searched.without is not None and one_form(searched.without) == asked:
+        raise BadQuery(_NOTHING_LEFT)
     return replace(searched, asked=asked), understanding
 
 
@@ -235,8 +243,5 @@ def _unit(total: np.ndarray, views: int) -> Float32[np.ndarray, " dim"]:
             "try another picture or another wording."
         )
     if lengths.min() * views**0.5 < _NOTHING:
-        raise BadQuery(
-            "Nothing is left of this query: what it asks for and what it leaves out are the "
-            "same. Expected two different things; change one of them."
-        )
+        raise BadQuery(_NOTHING_LEFT)
     return (parts / (lengths * views**0.5)).ravel().astype(np.float32)

@@ -8,7 +8,9 @@ from typing import Any
 
 from avow.core.errors import WrongTrust
 from avow.core.places import store_address
+from avow.retrieval.answer import percent
 from avow.retrieval.question import Style
+from avow.retrieval.request import PICTURE_RISK
 from avow.retrieval.search import Retriever
 from avow.trust.policy import Policy
 from avow.trust.top_k import SHOWN
@@ -31,7 +33,10 @@ class TrustReach:
     doubts: tuple[str, ...] = ()
     default_risk: float | None = None
     coverage: float | None = None
-    """Share of queries like those of the fit that are answered at that risk."""
+    """Share of queries like those of the fit that are answered at that risk, in galleries of
+    about this size where that was measured."""
+    cost: str = ""
+    """The same for people."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,30 @@ def how_far(policy: Policy, size: int) -> str:
     )
 
 
+def cost(policy: Policy, risk: float, size: int, asked: str = "questions") -> str:
+    """What a bearable risk costs in a gallery of `size` pictures, as far as it was measured."""
+    promise, held = policy.promised(risk, SHOWN), policy.held
+    if promise.threshold is None:
+        return "This cannot be promised: what is not refused says “check”."
+    answered = f"answers {percent(promise.coverage)} of {asked}"
+    if held is None or held.sizes is None:
+        return f"{answered.capitalize()}; the others say “check”."
+    here = policy.measured(risk, size)
+    if here is None:
+        least, most = policy.conditions.smallest, policy.conditions.largest
+        return (
+            f"Nothing was measured over about {size:,} pictures; over {least:,} to {most:,} "
+            f"it {answered}."
+        )
+    over = f"over {here.smallest:,} to {here.largest:,} pictures"
+    if here.wrong is None:
+        return f"Answers none of the {asked} {over}."
+    return (
+        f"Answers {percent(here.coverage)} of {asked} {over}; {percent(here.wrong)} of "
+        "these answers were wrong."
+    )
+
+
 def _reach(retriever: Retriever, style: Style, size: int) -> TrustReach:
     asked = _ASKED[style]
     try:
@@ -103,10 +132,11 @@ def _reach(retriever: Retriever, style: Style, size: int) -> TrustReach:
     if policy is None:
         return TrustReach(asked, False, "Nothing is calibrated; answers are only ranked.")
     doubts = policy.conditions.doubts(size, model=retriever.library.manifest["fingerprint"])
-    promise = policy.promised(policy.default_risk, SHOWN)
-    return TrustReach(
-        asked, True, how_far(policy, size), tuple(doubts), policy.default_risk, promise.coverage
-    )
+    risk = PICTURE_RISK if style == "picture" else policy.default_risk
+    here = policy.measured(risk, size)
+    coverage = policy.promised(risk, SHOWN).coverage if here is None else here.coverage
+    about = tuple(doubts), risk, coverage, cost(policy, risk, size)
+    return TrustReach(asked, True, how_far(policy, size), *about)
 
 
 def _bytes_below(folder: Path) -> int:

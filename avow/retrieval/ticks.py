@@ -22,6 +22,7 @@ from avow.retrieval.labelled_queries import read_ticks, reads_english
 from avow.retrieval.question import only_text
 from avow.retrieval.request import Page, Request
 from avow.retrieval.search import Retriever
+from avow.retrieval.understanding import understand
 from avow.trust.coherence import log_odds
 from avow.trust.policy import Policy
 from avow.trust.probability import Line, is_name
@@ -128,9 +129,14 @@ class Adjustment:
 def adjusted(retriever: Retriever, policy: Policy) -> tuple[Policy, Adjustment] | None:
     """The policy as the ticks of this index change it; None where nothing was ticked.
 
-    policy: as the model brings it. What ticks changed before is not in it.
+    policy: as the model brings it. What ticks changed before is not in it. Ticks of a query
+    that was not understood say nothing of the pictures.
     """
     by_query = read_ticks(retriever.library)
+    if by_query and reads_english(retriever.encoder):
+        by_query = {
+            text: hits for text, hits in by_query.items() if understand(text).understood
+        }
     if not by_query or policy.tail is None:
         return None
     ticks = _stated(retriever, policy, by_query)

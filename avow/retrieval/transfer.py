@@ -19,6 +19,8 @@ from avow.core.errors import AvowError, BadData, MissingExtra, WrongIndex, Wrong
 from avow.core.folder import AllowCode
 from avow.core.places import DEFAULT
 from avow.core.searching import Encoder
+from avow.data.nouns import noun_like, stem, with_article
+from avow.data.words import word_tokenize
 from avow.retrieval.commonness import commonness
 from avow.retrieval.encoders import bank
 from avow.retrieval.encoders.lazy import Deferred
@@ -39,6 +41,8 @@ FILE, OWN = "transferred-text.json", "trust-text.json"
 FEWEST, MOST = 50, 1000
 """Pictures that a transfer needs, and as many as it looks at."""
 _AT_ONCE = 32
+_OFTEN = 2
+"""A word that the reference queries have less often is not asked for by name."""
 
 
 def transfer_trust(
@@ -153,14 +157,28 @@ def _fit(
             f"Only {len(read)} of its pictures can still be read. Expected {FEWEST} or more, "
             "to compare this model with the default one; mount their disk and index again."
         )
-    texts = list(teacher.bank)
-    asked = bank.encoded(teacher)
-    teacher_queries = _queries(teacher, texts, asked, vectors, _usual(teacher, asked, vectors))
+    reference = bank.encoded(teacher)
+    usual = _usual(teacher, reference, vectors)
+    texts = asked_texts(teacher.bank)
+    names = np.asarray(teacher.encode_texts(texts[len(teacher.bank) :]), np.float32)
+    asked = np.concatenate([reference, names])
+    teacher_queries = queries_over(teacher, texts, asked, vectors, usual)
     fits, rho = whole_probabilities(Policy.load(home / OWN), teacher_queries)
     own = np.asarray(encoder.encode_texts(texts), np.float32)
-    stranger = _queries(encoder, texts, own, library.vectors(read), library.usual(read))
+    stranger = queries_over(encoder, texts, own, library.vectors(read), library.usual(read))
     policy = transferred(stranger, fits, rho, source=teacher.name, model=encoder.fingerprint)
     return policy, len(read)
+
+
+def asked_texts(reference: Sequence[str]) -> list[str]:
+    """The reference queries, and names of what they speak of: "a dog".
+
+    They are captions, phrases and names of rare things; people ask for common things by name.
+    """
+    words = [word_tokenize(text.lower()) for text in reference]
+    nouns = {stem(word) for word in noun_like(words, _OFTEN)}
+    names = [with_article(noun) for noun in sorted(nouns)]
+    return [*reference, *(name for name in names if name not in reference)]
 
 
 def _encoded(
@@ -202,7 +220,7 @@ def _usual(
     return Background.from_scores([_similarity(encoder, asked, items)], encoder.tau)
 
 
-def _queries(
+def queries_over(
     encoder: Encoder,
     texts: Sequence[str],
     asked: Float32[np.ndarray, "queries dim"],

@@ -33,7 +33,9 @@ from avow.retrieval.negation import Split, split_negation
 from avow.retrieval.spelling import dictionary
 
 Kind = Literal["name", "phrase", "caption"]
-Problem = Literal["unknown_word", "other_language", "nonsense", "number", "empty"]
+Problem = Literal[
+    "unknown_word", "other_language", "nonsense", "number", "empty", "only_left_out", "file"
+]
 
 UNKNOWN_SHARE = 0.25
 """From this share of unknown content words on, a query is not understood."""
@@ -53,6 +55,9 @@ _APOSTROPHE = re.compile("['\N{RIGHT SINGLE QUOTATION MARK}]")
 _ENDINGS = frozenset(("s", "t", "d", "ll", "re", "ve", "m", "n"))
 _PHRASE = 4  # content words; a query with more reads like a caption
 _SHORTEST = 3  # letters; shorter words are sizes, initials, abbreviations
+_FILE = re.compile(
+    r"\S+\.(?:jpe?g|png|gif|webp|heic|tiff?|bmp|mp4|mov|avi|mkv|webm)", re.IGNORECASE
+)
 _MODEL = re.compile(r"[a-z]{1,4}\d{1,4}|\d{1,4}[a-z]{1,3}|\d[a-z]\d")
 """What people call things by letters and digits: "f16", "1950s", "4x4"."""
 
@@ -167,6 +172,8 @@ def understand(text: str) -> Understanding:
     content = [word for word in words if word.is_content]
     wanted = words if split.text == text else _words(split.text)
     kind = _kind(sum(word.is_content for word in wanted))
+    if _FILE.fullmatch(text.strip()):
+        return _file(text, kind)
     if not content:
         return _without_content(text, words, kind)
     if script_of(text):
@@ -198,16 +205,24 @@ def _english(
         for word in unknown
     )
     corrected = _corrected(text, unknown, listed)
-    hint = split.nothing_left and (
-        f"{_quoted(text)} says only what to leave out; say what the picture shows as well."
-    )
+    problem: Problem | None = None
+    message = _unknown_message(odd, listed, corrected)
+    if len(odd) >= UNKNOWN_SHARE * len(content) and odd:
+        problem = "unknown_word"
+    elif split.nothing_left:
+        problem = "only_left_out"
+        example = _quoted(f"a street without {split.nothing_left}")
+        message = (
+            f"{_quoted(text)} says only what to leave out; say what the picture shows as well, "
+            f"such as {example}."
+        )
     return Understanding(
         split.text,
         split.without,
         listed,
         kind=kind,
-        problem="unknown_word" if len(odd) >= UNKNOWN_SHARE * len(content) and odd else None,
-        message=_unknown_message(odd, listed, corrected) or hint or None,
+        problem=problem,
+        message=message,
         corrected=corrected,
     )
 
@@ -220,6 +235,15 @@ def _without_content(text: str, words: Sequence[_Word], kind: Kind) -> Understan
     about = f"{_quoted(clean)} names nothing" if clean else "The query is empty"
     message = f"{about}; describe what the picture shows."
     return Understanding(clean, kind=kind, problem="empty", message=message)
+
+
+def _file(text: str, kind: Kind) -> Understanding:
+    clean = text.strip()
+    message = (
+        f"{_quoted(clean)} looks like the name of a file; describe what the picture shows, or "
+        f"filter by name={_quoted(clean).replace(chr(39), chr(34))}."
+    )
+    return Understanding(clean, kind=kind, problem="file", message=message)
 
 
 def _other_language(

@@ -7,12 +7,10 @@ People do not search with captions. A short query is true of many photographs, s
 is *relevant*, not *right*, and the two are never mixed. Relevance read from annotations is a
 lower bound: what nobody wrote down of a photograph may still be there.
 
-No tagger is at hand. A word counts as a noun when it often follows an article or a number
-and mostly stands before a function word or at the end; object names are nouns anyway.
-Everything is counted and sorted: the same captions give the same queries.
+Nouns are those of `avow.data.nouns`; object names are nouns anyway. Everything is counted
+and sorted: the same captions give the same queries.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,34 +22,20 @@ from avow.assembly.pairs import FeaturedSplit
 from avow.core.contracts import Split
 from avow.core.errors import BadData
 from avow.data.gather import read_json, strings_of
+from avow.data.nouns import (
+    FUNCTION,
+    OFTEN,
+    PLACES,
+    is_content,
+    noun_like,
+    stem,
+    with_article,
+)
 from avow.data.opening import dataset_file
 from avow.data.words import word_tokenize
 
 OBJECTS = "objects_dev.json"
 LENGTHS = (2, 3, 4)
-_SOME = frozenset(("broccoli", "scissors", "skis"))
-"""Objects that nobody calls "a ..."."""
-_ARTICLES = frozenset(
-    "a an the his her their its some one two three four five several many".split()
-)
-_FUNCTION = frozenset(
-    "a an the this that these those his her its their some any each every another other "
-    "of in on at by to from with without into onto over under near next behind beside "
-    "between through across around along up down off out as for above below inside against "
-    "during about "
-    "and or but while is are was were be being been has have had it he she they them there "
-    "who which what where when very not".split()
-)
-_PLACES = frozenset(
-    "top side back front middle edge corner background outside close full way time day others "
-    "view photo picture image photograph shot closeup scene".split()
-)
-"""Words that say where something is, or that there is a picture; no phrase has one."""
-_AMOUNTS = frozenset("group couple bunch lot set pair piece pieces row number".split())
-"""Words that no phrase ends in."""
-OFTEN = 5
-"""A word seen less is not called a noun."""
-_AFTER_ARTICLE, _BEFORE_FUNCTION = 0.1, 0.5
 
 
 @dataclass(frozen=True)
@@ -99,7 +83,7 @@ def whole_captions(split: Split | FeaturedSplit) -> QuerySet:
     words, singular or plural.
     """
     caption_words = [
-        {_stem(word) for word in _content(word_tokenize(caption.lower()))}
+        {stem(word) for word in _content(word_tokenize(caption.lower()))}
         for caption in split.captions
     ]
     spoken: list[set[str]] = [set() for _ in split.image_ids]
@@ -160,9 +144,9 @@ def noun_names(
     said before it is called a noun.
     """
     captions = [word_tokenize(caption.lower()) for caption in split.captions]
-    nouns = sorted(noun for noun in noun_like(captions, often) if noun == _stem(noun))
+    nouns = sorted(noun for noun in noun_like(captions, often) if noun == stem(noun))
     number = {noun: place for place, noun in enumerate(nouns)}
-    spoken = [{_stem(word) for word in words} & number.keys() for words in captions]
+    spoken = [{stem(word) for word in words} & number.keys() for words in captions]
     mentions = _incidence(spoken, number)
     times = np.zeros((len(split.image_ids), len(nouns)), np.float32)
     np.add.at(times, split.image_of, mentions)
@@ -199,7 +183,7 @@ def phrases(
     )
     first: dict[frozenset[str], str] = {}
     for phrase in ordered:
-        first.setdefault(frozenset(map(_stem, _content(phrase.split()))), phrase)
+        first.setdefault(frozenset(map(stem, _content(phrase.split()))), phrase)
     wanted = list(first)[:most]
     return QuerySet.of(
         "phrase", [first[words] for words in wanted], _said(split, captions, wanted)
@@ -208,39 +192,13 @@ def phrases(
 
 def absent_names(names: Sequence[str], captions: Sequence[str]) -> list[str]:
     """The names none of whose words any caption has: what they mean is hardly there."""
-    there = {_stem(word) for text in captions for word in word_tokenize(text.lower())}
-    there -= _FUNCTION
+    there = {stem(word) for text in captions for word in word_tokenize(text.lower())}
+    there -= FUNCTION
     return [
         name
         for name in names
-        if there.isdisjoint(_stem(word) for word in word_tokenize(name.lower()))
+        if there.isdisjoint(stem(word) for word in word_tokenize(name.lower()))
     ]
-
-
-def noun_like(captions: Sequence[Sequence[str]], often: int = OFTEN) -> set[str]:
-    """Words that stand where nouns stand; see the module's first lines."""
-    total: Counter[str] = Counter()
-    after: Counter[str] = Counter()
-    before: Counter[str] = Counter()
-    for words in captions:
-        for last, word, following in zip(["", *words], words, [*words[1:], "."], strict=False):
-            total[word] += 1
-            after[word] += last in _ARTICLES
-            before[word] += _ends_a_noun(following)
-    return {
-        word
-        for word, count in total.items()
-        if count >= often
-        and after[word] >= _AFTER_ARTICLE * count
-        and before[word] >= _BEFORE_FUNCTION * count
-        and _is_content(word)
-        and not word.endswith("ing")
-        and word not in _PLACES | _AMOUNTS | _ARTICLES
-    }
-
-
-def _ends_a_noun(following: str) -> bool:
-    return following in _FUNCTION or not following.isalpha() or following.endswith("ing")
 
 
 def _cut(words: Sequence[str], nouns: set[str]) -> set[str]:
@@ -252,9 +210,9 @@ def _cut(words: Sequence[str], nouns: set[str]) -> set[str]:
         for part in [words[start : start + length]]
         if part[-1] in nouns
         and nouns.isdisjoint(words[start + length : start + length + 1])
-        and _is_content(part[0])
+        and is_content(part[0])
         and all(map(str.isalpha, part))
-        and _PLACES.isdisjoint(part)
+        and PLACES.isdisjoint(part)
     }
 
 
@@ -265,7 +223,7 @@ def _said(
 ) -> Bool[np.ndarray, "phrases images"]:
     """Of which photographs some caption has all the wanted words."""
     number = {word: place for place, word in enumerate(sorted(set().union(*wanted)))}
-    spoken = [{_stem(word) for word in words} & number.keys() for words in captions]
+    spoken = [{stem(word) for word in words} & number.keys() for words in captions]
     asks = _incidence(wanted, number)
     whole = asks @ _incidence(spoken, number).T >= asks.sum(1, keepdims=True)
     phrase, caption = np.nonzero(whole)
@@ -285,27 +243,10 @@ def _incidence(
     return table
 
 
-def _is_content(word: str) -> bool:
-    return word.isalpha() and word not in _FUNCTION
-
-
 def _content(words: Iterable[str]) -> list[str]:
-    return [word for word in words if _is_content(word)]
+    return [word for word in words if is_content(word)]
 
 
 def content_stems(words: Iterable[str]) -> set[str]:
     """The content words of a text, singular and plural as one."""
-    return {_stem(word) for word in words if _is_content(word)}
-
-
-def _stem(word: str) -> str:
-    """Without the s of the plural; "bus", "grass" and "tennis" keep theirs."""
-    plural = word.endswith("s") and not word.endswith(("ss", "us", "is"))
-    return word[:-1] if plural and len(word) > 3 else word
-
-
-def with_article(name: str) -> str:
-    """A name as people say it: "a dog", "an apple", "some broccoli"."""
-    if name in _SOME:
-        return f"some {name}"
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+    return {stem(word) for word in words if is_content(word)}

@@ -332,7 +332,7 @@ def _checked(policy: Policy, held: Hits, nothing: Hits, share: float) -> Policy:
     return replace(
         policy,
         refuse=_refuse(anything[matched], everything.only(np.flatnonzero(matched)), share),
-        held=HeldOut(hits, relevant, everything.groups, anything),
+        held=HeldOut(hits, relevant, everything.groups, anything, everything.gallery),
         answer=_answers(hits, relevant),
     )
 

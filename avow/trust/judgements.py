@@ -3,6 +3,7 @@
 Conditions(model="abc", ...).differences(gallery_size, model="xyz")  ->  [Difference, ...]
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,7 +15,14 @@ from avow.trust.gallery_sampling import one_of
 from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import TopKSummary
 
-_SIZE_FACTOR = 4.0  # galleries this many times larger than any fitted one are a doubt
+FAR_BEYOND = 4.0
+"""Every answer from a gallery this many times larger than any of the fit says so."""
+_NEAR, _ENOUGH = 2, 100
+"""Galleries up to so many times larger or smaller are of about one size; and the held-out
+queries in them that say anything of it."""
+LEAST = 0.5
+"""What is more likely wrong is not answered, at whatever risk: of all answers together few
+may be wrong, and this one would still contradict its own number."""
 
 Verdict = Literal["answer", "check", "nothing found"]
 Agreed = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -64,21 +72,39 @@ class Conditions:
     transferred: str = ""
     """The model whose probabilities stood for labels (`trust.transfer`); empty: real labels."""
 
-    def differences(self, gallery_size: int, **now: Any) -> list[Difference]:
-        """What is different now; `now` has any of model, gallery, style and exact."""
+    def differences(
+        self, gallery_size: int, beyond: float = 1.0, **now: Any
+    ) -> list[Difference]:
+        """What is different now; `now` has any of model, gallery, style and exact.
+
+        beyond: how many times larger than any of the fit a gallery may be.
+        """
         differences = [
             Difference(key, getattr(self, key), value)
             for key, value in now.items()
             if value is not None and getattr(self, key) not in ("", value)
         ]
-        too_large = gallery_size > _SIZE_FACTOR * self.largest
-        if too_large or gallery_size * _SIZE_FACTOR < self.smallest:
+        if not self.smallest <= gallery_size <= beyond * self.largest:
             differences.append(Difference("size", (self.smallest, self.largest), gallery_size))
         return differences
 
     def doubts(self, gallery_size: int, **now: Any) -> list[str]:
         """The differences as sentences; empty if there are none."""
         return [str(one) for one in self.differences(gallery_size, **now)]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How a promise went with held-out queries in galleries of about one size."""
+
+    queries: int
+    smallest: int
+    largest: int
+    """Of these galleries."""
+    coverage: float
+    """Share of the queries that were answered."""
+    wrong: float | None
+    """Share of the answers that were wrong; None where nothing was answered."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +116,8 @@ class HeldOut:
     groups: Int[np.ndarray, " queries"]
     anything: Float[np.ndarray, " queries"] | None = None
     """What was stated of the first ten together, where the policy has `anything`."""
+    sizes: Int[np.ndarray, " queries"] | None = None
+    """Of the gallery of each query, where that is known."""
 
     def check(self) -> None:
         """Raise ValueError if the parts do not belong to the same queries."""
@@ -99,6 +127,24 @@ class HeldOut:
             raise ValueError("there is not one group for every query")
         if self.anything is not None and self.anything.shape != self.groups.shape:
             raise ValueError("there is not one judgement of the first ten for every query")
+        if self.sizes is not None and self.sizes.shape != self.groups.shape:
+            raise ValueError("there is not one size of a gallery for every query")
+
+    def measured(self, promised: Promise, size: int) -> "Measured | None":
+        """What was answered in galleries of about this size, and how much of it was wrong.
+
+        None where the sizes are not known, or hardly any gallery was of this one.
+        """
+        if self.sizes is None or self.anything is None:
+            return None
+        near = (self.sizes <= _NEAR * size) & (self.sizes * _NEAR >= size)
+        if near.sum() < _ENOUGH:
+            return None
+        answered = near & promised.answers(self.anything)
+        wrong = answered & ~self.correct.any(1)
+        share = float(wrong.sum() / answered.sum()) if answered.any() else None
+        ends = int(self.sizes[near].min()), int(self.sizes[near].max())
+        return Measured(int(near.sum()), *ends, float(answered.sum() / near.sum()), share)
 
     def promise(self, event: str, risk: float, among: int, delta: float) -> Promise:
         """What holds for answers of which `among` hits are looked at."""
@@ -112,6 +158,7 @@ class HeldOut:
             event=wrong,
             groups=self.groups,
             starts=3,  # one early mistake among the surest must not end everything
+            least=-math.inf if self.anything is None else LEAST,
         )
 
 

@@ -1,7 +1,8 @@
 """Files of policies: one format to write, and those of earlier versions to read.
 
-    format 4    what `Policy.save` writes: conditions, probabilities, held-out answers
-    format 3    the same without a level, and still written where there is none
+    format 5    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 4    the same without the sizes of the galleries of held-out queries
+    format 3    the same without a level
     format 2    the same without a judgement of the first ten together
     format 1    with "held": a policy of `avow calibrate` or of the shipped model
                 with "refuse_below": a trust file of `avow trust` or `avow.trust.fit`
@@ -24,14 +25,14 @@ from avow.trust.policy import SHOWN, Policy
 from avow.trust.probability import Line, Probability
 from avow.trust.risk_control import Promise
 
-FORMAT, LEVELLESS = 4, 3
+FORMAT = 5
 
 
 def write(policy: Policy, path: Path) -> None:
     """Held-out probabilities are rounded to four decimals."""
     held, promise = policy.held, policy.promise
     content = {
-        "format": LEVELLESS if policy.level is None else FORMAT,
+        "format": FORMAT,
         "conditions": asdict(policy.conditions),
         "probability": policy.probability.to_dict(),
         "present": policy.present.to_dict(),
@@ -59,6 +60,7 @@ def write(policy: Policy, path: Path) -> None:
             "correct": held.correct.astype(int).tolist(),
             "groups": held.groups.tolist(),
             "anything": None if held.anything is None else held.anything.tolist(),
+            "sizes": None if held.sizes is None else held.sizes.tolist(),
         },
     }
     write_document(path, content)
@@ -68,7 +70,7 @@ def read(path: Path) -> Policy:
     """The policy in a file; WrongTrust if there is none that can be read."""
     try:
         content = read_document(path)
-        if content["format"] in (2, LEVELLESS, FORMAT):
+        if content["format"] in range(2, FORMAT + 1):
             return _read(content)
         if content["format"] != 1:
             raise ValueError(f"format {content['format']!r}; this version reads 1 to {FORMAT}")
@@ -157,12 +159,15 @@ def _fitted(content: dict[str, Any]) -> tuple[Conditions, Probability, Probabili
     )
 
 
-def _held(probability: Any, correct: Any, groups: Any, anything: Any = None) -> HeldOut:
+def _held(
+    probability: Any, correct: Any, groups: Any, anything: Any = None, sizes: Any = None
+) -> HeldOut:
     held = HeldOut(
         np.array(probability, float),
         np.array(correct, bool),
         np.array(groups, int),
         None if anything is None else np.array(anything, float),
+        None if sizes is None else np.array(sizes, int),
     )
     held.check()
     return held

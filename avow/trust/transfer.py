@@ -103,11 +103,11 @@ def transferred(
     """
     fits = teacher
     if damping:
-        first = fit_search_policy(_kinds(queries, teacher, rho, seed, draws=1), seed=seed)
+        first = fit_search_policy(drawn_kinds(queries, teacher, rho, seed, draws=1), seed=seed)
         own, _ = whole_probabilities(first, queries)
         fits = corrected(teacher, own, damping)
     policy = fit_search_policy(
-        _kinds(queries, fits, rho, seed),
+        drawn_kinds(queries, fits, rho, seed),
         model=model,
         gallery=gallery,
         max_false_refusals=MAX_FALSE_REFUSALS,
@@ -116,7 +116,7 @@ def transferred(
     return replace(policy, conditions=replace(policy.conditions, transferred=source))
 
 
-def _kinds(
+def drawn_kinds(
     queries: CalibrationQueries, fits: Fits, rho: Shares, seed: int, draws: int = DRAWS
 ) -> list[CalibrationQueries]:
     """Names and captions with drawn labels; those that nothing fits are kinds of their own."""

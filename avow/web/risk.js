@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { fill, find } from "./build.js";
-import { percent, risk as written } from "./words.js";
+import { risk as written } from "./words.js";
 
 let offered = [];
 let usual = null;
@@ -33,16 +33,10 @@ export function chosen() {
   return risk === usual ? null : risk;
 }
 
-function cost(one) {
-  if (!one.promised) return "This cannot be promised here: everything says “check”.";
-  if (one.coverage > 0.995) return "Answers every question that was tried.";
-  return `Answers ${percent(one.coverage)} of questions; the others say “check”.`;
-}
-
 export function tell() {
   if (!offered.length) return;
   const one = picked();
   fill("risk-says", written(one.risk));
   find("risk").setAttribute("aria-valuetext", `at most ${written(one.risk)} of answers wrong`);
-  fill("risk-cost", cost(one));
+  fill("risk-cost", one.says);
 }

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from avow.core.places import avow_home
+from avow.data.nouns import FUNCTION, stem
 from avow.data.opening import open_dataset
 from avow.data.words import word_tokenize
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.search import Retriever
-from avow.study.short_queries import _FUNCTION, _stem
 from benchmarks._report import keep
 from benchmarks.quality.refusal_queries import away, captions_of
 
@@ -90,7 +90,7 @@ def captions() -> dict[str, list[set[str]]]:
 
 
 def stems(text: str) -> set[str]:
-    return {_stem(word) for word in word_tokenize(text.lower()) if word not in _FUNCTION}
+    return {stem(word) for word in word_tokenize(text.lower()) if word not in FUNCTION}
 
 
 def judge(

@@ -18,9 +18,10 @@ from torch.nn.functional import normalize
 
 from avow.backbones import minilm
 from avow.blocks.imagenet_names import imagenet_names
+from avow.data.nouns import FUNCTION, stem
 from avow.data.opening import dataset_file, open_dataset
 from avow.data.words import word_tokenize
-from avow.study.short_queries import _FUNCTION, _stem, absent_names, phrases, read_objects
+from avow.study.short_queries import absent_names, phrases, read_objects
 
 SEED, EACH, SAME = 20261115, 50, 0.6
 NOUNS = {
@@ -85,7 +86,7 @@ def away(captions: list[str]) -> list[str]:
     """All names that no caption speaks of, first those nearest to what they do speak of."""
     objects = read_objects(dataset_file("coco", "objects_dev.json"))
     names = sorted({*(name for held in objects.values() for name in held), *imagenet_names()})
-    there = {_stem(w) for text in captions for w in word_tokenize(text.lower())} - _FUNCTION
+    there = {stem(w) for text in captions for w in word_tokenize(text.lower())} - FUNCTION
     free = absent_names(names, captions)
     words = sorted(word for word in there if word.isalpha())
     near = (vectors(free) @ vectors(words).T).amax(1).numpy()

@@ -254,7 +254,7 @@ def measured(
     """ECE and the rest of one way to state P; no policy: softmax."""
     stated, true, refused, answered = {}, {}, {}, {}
     for kind, (texts, match) in test.kinds.items():
-        asked = stranger.queries(texts, "test", match, bank)
+        asked = stranger.queries(texts, test.part, match, bank)
         summary, order = summarise(asked.scored.asked())
         if policy is None:
             scores = summary.scores.mean(0)[:, :SHOWN] / stranger.tau
