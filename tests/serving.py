@@ -39,7 +39,7 @@ from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
-from avow.trust.judgements import Conditions
+from avow.trust.judgements import Conditions, verdicts
 from avow.trust.policy import Judgements, Policy
 from avow.trust.risk_control import Promise
 from avow.trust.top_k import TopKSummary
@@ -262,6 +262,7 @@ class Judging(Policy):
 
     conditions = Conditions(style="caption", smallest=10, largest=1000)
     default_risk = 0.1
+    held = None
 
     def __init__(self) -> None:
         pass
@@ -290,14 +291,13 @@ class Judging(Policy):
     ) -> Judgements:
         together = np.asarray(summary.scores.mean(0), np.float64)[:, :shown]
         fits = 1 / (1 + np.exp(-(together - 0.2) / 0.03))
-        promise, first = self.promised(risk or self.default_risk, shown), float(fits[0, 0])
-        verdict = "answer" if bool(promise.answers(fits[:, 0])[0]) else "check"
+        promise = self.promised(risk or self.default_risk, shown)
         return Judgements(
             order=np.tile(np.arange(fits.shape[1]), (len(fits), 1)),
             probability=fits,
             confidence=fits[:, 0],
             present=fits.max(1),
-            verdicts=["nothing found" if first < 0.2 else verdict],
+            verdicts=verdicts(promise.answers(fits[:, 0]), fits[:, 0] < 0.2),
             promise=promise,
         )
 

@@ -570,6 +570,11 @@ def test_calibration_offers_risks_and_their_cost(client):
     assert not offered[0.01]["promised"] and offered[0.01]["reason"] == "too few queries"
     assert offered[0.1]["promised"] and offered[0.1]["coverage"] == 0.4
     assert offered[0.3]["coverage"] > offered[0.1]["coverage"]
+    assert "cannot be promised" in offered[0.01]["says"]
+    assert offered[0.1]["says"] == (
+        "Answers 40 % of questions in words; the others say “check”."
+    )
+    assert offered[0.1]["wrong"] is None  # its policy does not know the sizes of galleries
 
 
 def test_an_index_without_calibration_says_so(copied):

@@ -14,6 +14,7 @@ from avow.data.opening import dataset_file
 from avow.data.readers.sample import build as open_sample
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.encoders.run import ModelEncoder
+from avow.retrieval.status import cost
 from avow.trust.policy import Policy
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "default_model"
@@ -73,6 +74,24 @@ def test_its_trust_was_fitted_for_it(encoder, query):
     assert policy.conditions.model == encoder.fingerprint
     assert 0 < policy.default_risk < 0.5
     assert policy.promised(policy.default_risk, 10).coverage >= 0.5
+
+
+def test_what_a_risk_costs_is_told_for_galleries_of_this_size():
+    """From held-out queries over about as many pictures; of other sizes nothing is claimed."""
+    policy = Policy.load(packaged_folder() / "trust-text.json")
+    few, many = (policy.measured(0.1, size) for size in (30, 1500))
+    assert few is not None and many is not None and few.coverage != many.coverage
+    assert (few.smallest, few.largest, many.largest) == (20, 60, 1894)
+    assert max(few.wrong, many.wrong) < 0.15
+    assert cost(policy, 0.1, 30) == (
+        f"Answers {few.coverage:.0%} of questions over 20 to 60 pictures; {few.wrong:.0%} of "
+        "these answers were wrong."
+    ).replace("%", " %")
+    beyond = cost(policy, 0.1, 100_000, "questions in words")
+    assert beyond.startswith(
+        "Nothing was measured over about 100,000 pictures; over 20 to 1,894"
+    )
+    assert "cannot be promised" in cost(policy, 0.01, 30)
 
 
 def test_vectors_give_similarities(encoder):

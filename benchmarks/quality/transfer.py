@@ -8,7 +8,8 @@ features, mean word vectors; three seeds), the default model damaged in two ways
 views; 64 random directions), and random vectors, which have no skill at all. For each of them
 four ways to state P that a hit fits, over Flickr8k test photographs:
 
-    transferred   from the default model's probabilities on its reference queries
+    transferred   from the default model's probabilities on its reference queries, and on
+                  names of what these speak of
     labelled      a policy fitted with the labels of Flickr8k dev
     shipped       the default model's policy, applied to the stranger's scores as it is, with
                   the levels that the default model gives names
@@ -44,6 +45,7 @@ from avow.data.words import word_tokenize
 from avow.metrics.calibration import expected_calibration_error
 from avow.retrieval.commonness import commonness
 from avow.retrieval.forms import count_words
+from avow.retrieval.transfer import asked_texts
 from avow.study import relevance_labels as fitting
 from avow.study.short_queries import absent_names, noun_names, with_article
 from avow.trust.fitting import CalibrationQueries, fit_search_policy
@@ -110,12 +112,13 @@ def main() -> None:
     dev = Gallery(lab, "dev", test.curve)
     shipped = Policy.load(lab.encoder.home / "trust-text.json")
     bank = list(lab.encoder.bank)
-    fits, rho = whole_probabilities(shipped, default_queries(lab, bank, "test"))
+    texts = asked_texts(bank)
+    fits, rho = whole_probabilities(shipped, default_queries(lab, texts, "test"))
     folder = chosen.features or default_folder("flickr8k", "efficientnet_lite2", 256, 1)
     rows: dict[str, Any] = {}
     for name, stranger in strangers(lab, FeatureStore.open(folder)).items():
         nothing = np.zeros(fits.shape, bool)
-        asked = stranger.queries(bank, "test", nothing, None)
+        asked = stranger.queries(texts, "test", nothing, None)
         policies = {
             "transferred": (transferred(asked, fits, rho, source="default"), None),
             "labelled": (labelled(stranger, dev), None),
@@ -151,14 +154,13 @@ def photographs(lab: Lab, part: str) -> np.ndarray:
     return lab.photographs("flickr8k" if part == "test" else f"flickr8k-{part}", files)
 
 
-def default_queries(lab: Lab, bank: list[str], part: str) -> CalibrationQueries:
-    items = photographs(lab, part)
-    similarity = lab.similarity(lab.bank, items)
+def default_queries(lab: Lab, texts: list[str], part: str) -> CalibrationQueries:
+    items, vectors = photographs(lab, part), lab.texts(texts)
+    similarity = lab.similarity(vectors, items)
     nothing = np.zeros(similarity.shape[1:], bool)
     scored = ScoredQueries(similarity, nothing, 1, lab.encoder.tau, "exp", lab.usual(items))
-    words = count_words(bank)
-    about = words, commonness(bank)
-    return CalibrationQueries("text", scored, *about, texts=bank, vectors=lab.bank)
+    about = count_words(texts), commonness(texts)
+    return CalibrationQueries("text", scored, *about, texts=texts, vectors=vectors)
 
 
 def strangers(lab: Lab, store: FeatureStore) -> dict[str, Stranger]:
