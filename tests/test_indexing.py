@@ -542,6 +542,16 @@ def test_a_rebuild_that_was_stopped_is_begun_anew_in_another_form(photos, index)
     assert len(check_whole(index)) == 6
 
 
+def test_a_rebuild_keeps_the_engine_unless_another_is_asked_for(photos, index):
+    run(photos, index, engine="faiss", half=True)
+    run(photos, index, rebuild=True)
+    with Library.open(index) as library:
+        assert (library.manifest["engine"], library.manifest["vectors"]) == ("faiss", "float16")
+    run(photos, index, rebuild=True, engine="exact")
+    with Library.open(index) as library:
+        assert library.manifest["engine"] == "exact"
+
+
 def test_a_lost_catalogue_takes_rows_along_and_leaves_what_was_fitted(photos, index):
     run(photos, index)
     place = index / "models" / ColourEncoder().fingerprint

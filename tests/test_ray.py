@@ -1,7 +1,9 @@
 """`avow index --ray` on a real cluster of two nodes, while parts of it are killed."""
 
+import errno
 import os
 import random
+import socket
 import warnings
 
 import pytest
@@ -36,20 +38,31 @@ def test_a_killed_worker_costs_nothing(tmp_path):
     assert figures["unreadable"] == (20 if LONG else 6)
 
 
-def test_a_cluster_that_is_away_is_a_sentence(tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise ConnectionError("Could not find any running Ray instance")
-
-    import ray
-
-    monkeypatch.setattr(ray, "init", refuse)
+def test_a_cluster_that_is_away_is_a_sentence(tmp_path):
+    """At once: Ray itself tries for a quarter of an hour."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(Unavailable) as told:
-        on_ray.OnRay(Plan(tmp_path, []), _work(), Cluster("host:6379", "default"))
+        on_ray.OnRay(Plan(tmp_path, []), _work(), Cluster(address, "default"))
     assert str(told.value) == (
-        "The Ray cluster 'host:6379' cannot be reached (Could not find any running Ray "
-        "instance). Expected the address of a head that runs, such as host:6379; start it with "
-        "`ray start --head`, and run the same command again: it goes on where it was."
+        f"The Ray cluster {address!r} cannot be reached ([Errno {errno.ECONNREFUSED}] "
+        "Connection refused). Expected the address of a head that runs, such as host:6379; "
+        "start it with `ray start --head`, with RAY_AUTH_MODE as it is here, and run the same "
+        "command again: it goes on where it was."
     )
+
+
+def test_a_cluster_of_this_machine_leaves_no_token_behind(monkeypatch):
+    """Ray would write one below the home folder, and every later cluster would ask for it."""
+    for name in on_ray._AUTH:
+        monkeypatch.delenv(name, raising=False)
+    with on_ray._own_token("local"):
+        assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
+    assert "RAY_AUTH_TOKEN" not in os.environ
+    for address, given in (("auto", ""), ("local", "disabled")):
+        monkeypatch.setenv("RAY_AUTH_MODE", given)
+        with on_ray._own_token(address):
+            assert "RAY_AUTH_TOKEN" not in os.environ
 
 
 def test_without_ray_the_extra_is_named(tmp_path, monkeypatch):

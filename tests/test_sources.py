@@ -294,13 +294,15 @@ def test_parquet_with_urls(tmp_path, index, web_folder, monkeypatch):
     assert report.new == 0 and len(report.skipped) == 4
     assert "which is not public; set AVOW_PRIVATE_ADDRESSES=1" in report.skipped[0][1]
     monkeypatch.setenv("AVOW_PRIVATE_ADDRESSES", "1")
-    report = index([str(path)], rebuild=True)
+    report = index([str(path)])  # what may come another time is tried again
     assert report.new == 1
     assert [why for _, why in report.skipped] == [
         f"the server answers 404 for '{web_folder}/none.png'",
         "a URL of kind 'file'; only http and https are fetched",
         "no URL in this row",
     ]
+    report = index([str(path)])  # what was refused for good is not: the shard is done
+    assert (report.new, report.unchanged, len(report.skipped)) == (0, 1, 3)
     with pytest.raises(ValueError, match="more than 10 bytes"):
         web.fetch_public(urls[0], 10)
 

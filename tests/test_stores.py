@@ -154,6 +154,18 @@ def test_most_of_a_folder_is_not_forgotten_at_once(place, folder):
     assert (report.deleted, report.absent) == (12, [])
 
 
+def test_an_emptied_folder_is_forgotten_when_that_is_asked_for(place, folder):
+    encoder = ColourEncoder()
+    index_folders([folder], index=place, encoder=encoder)
+    for inside in folder.iterdir():
+        shutil.rmtree(inside) if inside.is_dir() else inside.unlink()
+    report = index_folders([folder], index=place, encoder=encoder)
+    assert report.deleted == 0 and len(report.absent) == 1
+    assert index_folders([folder], index=place, encoder=encoder, prune=True).deleted > 12
+    with open_library(place) as library:
+        assert not len(library)
+
+
 def test_another_model_replaces_the_first_when_it_is_done(place, folder):
     first, second = ColourEncoder(), ColourEncoder("other", dim=16, bank=("red", "blue"))
     index_folders([folder], index=place, encoder=first)
@@ -340,7 +352,7 @@ def test_what_a_shared_store_cannot_do_is_said(place, folder):
     with pytest.raises(BadQuery, match="is a database, which verifies its own files"):
         avow.check(place)
     index_folders([folder], index=place, encoder=encoder)
-    with pytest.raises(WrongIndex, match="has 'half' = False"):
+    with pytest.raises(WrongIndex, match="has vectors 'float32'"):
         index_folders([folder], index=place, encoder=encoder, half=True)
 
 
@@ -366,6 +378,9 @@ def test_half_precision_and_a_graph_find_the_same(place, folder):
         scores = library.vectors(ids) @ encoder.encode_texts(["red"])[0]
         wanted = ids[np.argsort(-scores)]
         assert [hit.id for hit in found.hits][:10] == wanted[:10].tolist()
+    index_folders([folder], index=place, encoder=encoder, rebuild=True)
+    with open_library(place) as library:  # as it was, where nothing else is asked for
+        assert library.manifest["half"] == half and library.manifest["engine"] == "hnsw"
 
 
 def test_the_sample_of_a_large_gallery_is_the_same(place, tmp_path, monkeypatch):

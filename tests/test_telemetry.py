@@ -73,8 +73,10 @@ def test_what_fails_is_marked_and_the_log_names_its_trace(retriever, monkeypatch
         logs.LOG.setLevel(level)
     request = kept.get_finished_spans()[-1]
     assert request.name == "GET /api/search" and not request.status.is_ok
-    failed = json.loads(capsys.readouterr().err.splitlines()[0])
-    assert failed["trace_id"] == f"{request.context.trace_id:032x}"
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert len(lines) > 1  # what failed, and the request
+    assert {line["trace_id"] for line in lines} == {f"{request.context.trace_id:032x}"}
+    assert {line["request_id"] for line in lines} == {request.attributes["avow.request_id"]}
 
 
 def test_without_a_tracer_there_are_no_spans(retriever):

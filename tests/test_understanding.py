@@ -340,6 +340,18 @@ def test_only_what_to_leave_out_cannot_be_searched(query):
     )
 
 
+@pytest.mark.parametrize("query", ["ten dogs", "100 people", "a table with four chairs"])
+def test_that_nothing_is_counted_is_a_hint(query):
+    answer = understand(query)
+    assert (answer.text, answer.problem) == (query, None)
+    assert answer.message == "How many there are is hardly read: this model does not count."
+
+
+@pytest.mark.parametrize("query", ["three dogs", "a bus at 10 pm", "route 66", "1950s cars"])
+def test_not_every_number_counts_things(query):
+    assert understand(query).message is None
+
+
 @pytest.mark.parametrize("query", ["IMG_1234.jpg", "holiday/beach.PNG", "clip.mp4"])
 def test_the_name_of_a_file_is_told(query):
     answer = understand(query)

@@ -83,10 +83,10 @@ def create_app(
     _serve_page(app)
     known = {"token": token, "hosts": hosts, "limits": limits}
     app.add_middleware(Guard, **known, proxies=trusted, rates=rates)
-    if traces is not None:
-        app.add_middleware(Traced, provider=traces)
     leaving = service.draining.is_set
     app.add_middleware(Watched, ended=service.note_request, leaving=leaving)
+    if traces is not None:  # around the line of the log, which so has the trace's id
+        app.add_middleware(Traced, provider=traces)
     return app
 
 

@@ -41,7 +41,7 @@ def new_id() -> str:
 
 
 class Watched:
-    """The outermost layer: names every request, and tells how it ended."""
+    """Names every request, and tells how it ended; only what traces lies further out."""
 
     def __init__(self, app: ASGIApp, *, ended: Ended, leaving: Callable[[], bool]):
         """leaving: whether the server is about to end, so that connections should go."""

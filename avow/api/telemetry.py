@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from avow.api.requests import current_id, method_of, route_of
+from avow.api.requests import id_of, method_of, route_of
 from avow.core.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -74,6 +74,6 @@ class Traced:
                 span.set_attribute("http.request.method", method)
                 span.set_attribute("http.route", route)
                 span.set_attribute("http.response.status_code", status)
-                span.set_attribute("avow.request_id", current_id())
+                span.set_attribute("avow.request_id", id_of(scope))
                 if status >= 500:
                     span.set_status(Status(StatusCode.ERROR))

@@ -17,7 +17,8 @@ Dataset = Annotated[str, typer.Argument(help="Dataset name, folder or file.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, …; default: best.")]
 Features = Annotated[Path | None, typer.Option(help="Folder made by `avow features`.")]
 IndexFolder = Annotated[
-    Path | None, typer.Option(help="Folder of the index; default under AVOW_HOME.")
+    Path | None,
+    typer.Option(help="Folder of the index, or postgres:NAME; default under AVOW_HOME."),
 ]
 ModelOfIndex = Annotated[
     str | None, typer.Option(help="Model of the index, where it has several.")

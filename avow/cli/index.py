@@ -27,7 +27,10 @@ Folders = Annotated[
     ),
 ]
 Where = Annotated[
-    Path | None, typer.Option("--index", help="The index; default under AVOW_HOME.")
+    Path | None,
+    typer.Option(
+        "--index", help="A folder, postgres:NAME or milvus:NAME; default under AVOW_HOME."
+    ),
 ]
 ModelName = Annotated[
     str, typer.Option(help="default, a run's folder, or a name of the model hub.")
@@ -40,7 +43,8 @@ Prune = Annotated[
     typer.Option("--prune", help="Delete missing files even if they are most of a folder."),
 ]
 Engine = Annotated[
-    str, typer.Option(help="exact, faiss or pgvector; default: as it is, else exact.")
+    str,
+    typer.Option(help="exact, faiss, pgvector; of a store exact, hnsw; default: as it is."),
 ]
 Half = Annotated[
     bool | None,

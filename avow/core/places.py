@@ -15,6 +15,7 @@ CATALOGUE = "catalogue.sqlite"
 
 
 _ADDRESS = re.compile("([a-z]{2,20}):([A-Za-z0-9_]{1,60})")
+_MEANT = re.compile(r"(?:postgres|milvus):[^/\\]*")
 
 
 def avow_home() -> Path:
@@ -43,7 +44,13 @@ def index_folder(folder: Path | None = None) -> Path:
 
 def store_address(place: str | Path | None) -> tuple[str, str] | None:
     """Kind and name of a shared store ("postgres:archive"); None for a folder."""
-    match = None if place is None else _ADDRESS.fullmatch(str(place))
+    name = "" if place is None else str(place)
+    match = _ADDRESS.fullmatch(name)
+    if match is None and _MEANT.fullmatch(name) and not Path(name).is_dir():
+        raise WrongIndex(
+            f"A store cannot be called {name!r}. Expected letters, digits and _ after the "
+            "colon, as in postgres:archive; a folder of that name is ./NAME."
+        )
     return None if match is None or Path(match[0]).is_dir() else (match[1], match[2])
 
 

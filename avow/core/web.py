@@ -8,6 +8,7 @@ AVOW_PRIVATE_ADDRESSES=1 allows every address.
 import http.client
 import ipaddress
 import os
+import socket
 import urllib.error
 import urllib.request
 from typing import Any, NoReturn
@@ -48,11 +49,15 @@ class _NoFtp(urllib.request.FTPHandler):
     """A redirection may lead to ftp, where no address would be looked at."""
 
     def ftp_open(self, req: urllib.request.Request) -> NoReturn:
-        raise _NotPublic(f"it leads to {req.full_url[:200]!r}; only http and https are fetched")
+        raise ValueError(f"it leads to {req.full_url[:200]!r}; only http and https are fetched")
 
 
 def fetch_public(url: str, most: int) -> bytes:
-    """The bytes at a URL; ValueError where they are refused, `Unavailable` where none come."""
+    """The bytes at a URL.
+
+    ValueError where they are refused, `Unavailable` where they may come another time, or with
+    another setting.
+    """
     scheme = url.partition(":")[0].lower()
     if scheme not in ("http", "https"):
         raise ValueError(f"a URL of kind {scheme[:20]!r}; only http and https are fetched")
@@ -70,8 +75,13 @@ def fetch_public(url: str, most: int) -> bytes:
         if error.code >= 500 or error.code == 429:
             raise Unavailable(reason) from error
         raise ValueError(reason) from error
+    except _NotPublic as error:
+        raise Unavailable(str(error)) from error
     except (OSError, http.client.HTTPException) as error:
-        raise Unavailable(f"{url[:200]!r} cannot be fetched ({_reason(error)})") from error
+        reason = f"{url[:200]!r} cannot be fetched ({_reason(error)})"
+        if _no_such_host(error):
+            raise ValueError(reason) from error
+        raise Unavailable(reason) from error
     if len(data) > most:
         raise ValueError(f"more than {most} bytes")
     return data
@@ -86,6 +96,12 @@ def _check_peer(connection: http.client.HTTPConnection) -> None:
             f"{connection.host!r} is the address {address}, which is not public; set "
             f"{_PRIVATE}=1 to fetch it"
         )
+
+
+def _no_such_host(error: Exception) -> bool:
+    """Whether the name will not be there next time either."""
+    cause = getattr(error, "reason", error)
+    return isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME
 
 
 def _reason(error: Exception) -> str:

@@ -211,6 +211,13 @@ def sentences() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         message = " ".join(str(error).split())[:200]
+        if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
+            message = "its address cannot be read"  # the message may have the password
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            raise WrongIndex(
+                f"PostgreSQL refuses this ({message}). Expected a role that may write; name it "
+                "in AVOW_PG_DSN."
+            ) from error
         lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         raise (Unavailable if lost else WrongIndex)(
             f"PostgreSQL cannot be used ({message}). Expected a running server with the "

@@ -42,7 +42,7 @@ from avow.retrieval.store.generations import (
     begin_again,
     compact,
     go_on,
-    remembered_form,
+    remembered,
     use,
 )
 from avow.retrieval.store.indexed_folders import (
@@ -319,10 +319,11 @@ def _writer(
     space = Space(index, encoder.fingerprint)
     if rebuild:
         space.mend(encoder)
-        kept_as = kept_as or remembered_form(link, space)
+        was_kept_as, was_searched_by = remembered(link, space)
+        kept_as = kept_as or was_kept_as
         if kept_as == "int8x256":
             space.keep_projection(encoder)
-        return begin_again(link, space, engine or "exact", kept_as)
+        return begin_again(link, space, engine or was_searched_by, kept_as)
     writer = go_on(link, space, engine)
     if kept_as is not None and kept_as != writer.vectors_as:
         raise WrongIndex(

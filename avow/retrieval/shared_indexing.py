@@ -54,7 +54,7 @@ def index_shared(
 
         return index_sources(store, [str(f) for f in folders], encoder, how, (progress, stop))
     listing = walk(folders)
-    if not (listing.files or listing.skipped):
+    if not (listing.files or listing.skipped or _holds(store, listing.roots)):
         raise BadData(
             f"There is nothing to index in {', '.join(repr(str(f)) for f in folders)}. "
             "Expected photographs, videos or texts; check the folder."
@@ -63,6 +63,11 @@ def index_shared(
         *(store, encoder, how, lambda filler, _: SharedRun(filler, listing, how)),
         *(listing.roots, (progress, stop)),
     )
+
+
+def _holds(store: SharedStore, roots: Sequence[str]) -> bool:
+    """Whether one of these folders was indexed before; it may be empty now."""
+    return store.current() is not None and not store.notes(FOLDERS).keys().isdisjoint(roots)
 
 
 def fill(

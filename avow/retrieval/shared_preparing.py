@@ -46,17 +46,19 @@ def open_for_writing(store: SharedStore, encoder: Encoder, how: How) -> Current 
         refuse_other_model(store, current, encoder)
         for name, asked in (("engine", how.engine), ("half", how.half)):
             if asked is not None and asked != current.manifest[name]:
+                there = current.manifest["vectors" if name == "half" else name]
                 raise WrongIndex(
-                    f"The store {store.address!r} has {name!r} = {current.manifest[name]!r}. "
-                    "Expected to go on like that; to change it, encode everything anew with "
-                    "--rebuild."
+                    f"The store {store.address!r} has {'vectors' if name == 'half' else name} "
+                    f"{there!r}. Expected to go on like that; to change it, encode everything "
+                    "anew with --rebuild."
                 )
-    engine = how.engine or "exact"
+    kept = {"engine": "exact", "half": False} if current is None else current.manifest
+    engine, half = how.engine or kept["engine"], kept["half"] if how.half is None else how.half
     manifest = describe(encoder) | {
         "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "engine": engine,
-        "half": bool(how.half),
-        "vectors": "float16" if how.half else "float32",
+        "half": half,
+        "vectors": "float16" if half else "float32",
         "exact": engine == "exact",
     }
     store.prepare(manifest, how.rebuild)

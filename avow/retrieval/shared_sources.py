@@ -140,12 +140,14 @@ class SourcesRun(SharedRun):
                 self.report.stopped = True
                 return
             met: set[str] = set()
+            again = False
             for outcome in outcomes:
                 met.add(outcome.stat.path)
+                again = again or outcome.again
                 yield outcome.stat, outcome.future()
             self._flush()
             if not self.shards & met:  # else something is wrong with the shard itself
-                self._finish_shards(unit, met)
+                self._finish_shards(unit, met, again)
             self.plan.finished(number)
 
     def _forget_missing(self) -> None:
@@ -153,8 +155,11 @@ class SourcesRun(SharedRun):
         # should such a shard come back, it is read again
         self.store.erase(self._subject, {shard_of(path) or path for path in self.missing})
 
-    def _finish_shards(self, unit: Unit, met: set[str]) -> None:
-        """Forget what a changed shard no longer holds, and note that it is done."""
+    def _finish_shards(self, unit: Unit, met: set[str], again: bool) -> None:
+        """Forget what a changed shard no longer holds, and note that it is done.
+
+        again: something in it may be read next time, and so the shard is.
+        """
         for stat in unit.files if self.listed.sources[unit.source].many else ():
             first = stat.path + INSIDE
             old = [path for path in self.present if path.startswith(first) and path not in met]
@@ -162,4 +167,5 @@ class SourcesRun(SharedRun):
             self.report.deleted += len(old)
             stale = [path for path in self.noted if path.startswith(first) and path not in met]
             self.store.erase(SKIPPED, [*stale, stat.path])
-            self.store.note(self._subject, {stat.path: json.dumps(about(stat))})
+            if not again:
+                self.store.note(self._subject, {stat.path: json.dumps(about(stat))})

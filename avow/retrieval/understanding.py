@@ -55,6 +55,12 @@ _APOSTROPHE = re.compile("['\N{RIGHT SINGLE QUOTATION MARK}]")
 _ENDINGS = frozenset(("s", "t", "d", "ll", "re", "ve", "m", "n"))
 _PHRASE = 4  # content words; a query with more reads like a caption
 _SHORTEST = 3  # letters; shorter words are sizes, initials, abbreviations
+_MANY = re.compile(
+    r"(?:\b(?:four|five|six|seven|eight|nine|ten|eleven|twelve|dozens?|hundreds?)|^(?:[4-9]|\d{2,3}))"
+    r"\s+[^\W\d]",
+    re.IGNORECASE,
+)
+"""More things than captions tell apart reliably."""
 _FILE = re.compile(
     r"\S+\.(?:jpe?g|png|gif|webp|heic|tiff?|bmp|mp4|mov|avi|mkv|webm)", re.IGNORECASE
 )
@@ -209,7 +215,9 @@ def _english(
     message = _unknown_message(odd, listed, corrected)
     if len(odd) >= UNKNOWN_SHARE * len(content) and odd:
         problem = "unknown_word"
-    elif split.nothing_left:
+    elif message is None and _MANY.search(text):
+        message = "How many there are is hardly read: this model does not count."
+    if split.nothing_left and problem is None:
         problem = "only_left_out"
         example = _quoted(f"a street without {split.nothing_left}")
         message = (

@@ -1,8 +1,10 @@
 """The page "on paper to a billion": its figures follow from measured unit costs and prices."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from avow.core.places import packaged_folder
 from benchmarks.pages import figures
 from benchmarks.pages.figures import number
 
@@ -15,7 +17,9 @@ CORES = 64
 MACHINE_GB = 256
 """Of one machine that holds vectors: its cores and its memory."""
 SERVERS, GRAPH_OF = {"postgres": "PostgreSQL", "milvus": "Milvus"}, 10**6
-"""Engines with a graph, and of how many vectors of 512 numbers it was measured."""
+"""Engines with a graph, and of how many vectors it was measured."""
+MEASURED = 512
+"""Numbers of each of these vectors."""
 CATALOGUE_BYTES = 700
 """Assumed for one item in a catalogue: path, sizes, checksums and their indexes."""
 
@@ -149,6 +153,7 @@ def sizes(units: Units) -> str:
         ["memory, dollars a month", *_row(lambda n: gigabytes[n] * MEMORY_MONTH)],
         ["SSD, dollars a month", *_row(lambda n: stored[n] * GIGABYTE_MONTH)],
     ]
+    own = json.loads((packaged_folder() / "encoder.json").read_text())["dim"]
     for name, cell in units.graphs.items():
         graph_gb, made = cell["bytes_a_vector"] / 1e9, cell["build_s"] / GRAPH_OF / 3600
         rows += [
@@ -159,6 +164,11 @@ def sizes(units: Units) -> str:
             [
                 "the same, hours to make with 2 shared cores, in proportion",
                 *_row(lambda n, each=made: n * each),
+            ],
+            [
+                f"over the {number(own)} numbers of the default model in {name}, GB, "
+                "in proportion",
+                *_row(lambda n, each=graph_gb * own / MEASURED: n * each),
             ],
         ]
     return figures.table(head, rows)

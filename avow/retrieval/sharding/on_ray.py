@@ -8,6 +8,9 @@ and a way to the sources; the index itself lies with this process alone.
 """
 
 import os
+import re
+import secrets
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -30,6 +33,8 @@ AHEAD = 4
 TRIES = 10
 """Workers that may die of one unit before its files are listed as unreadable."""
 _PATIENCE = 1.0  # seconds between two questions whether to stop
+_PATIENT_WITH_HEAD = 15.0  # seconds for its port to answer
+_AUTH = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE")
 
 
 class OnRay(Parts):
@@ -151,10 +156,36 @@ def _connected(address: str) -> tuple[Any, bool]:
     if address == "local":
         quiet["include_dashboard"] = False
     try:
-        ray.init(address, **quiet)
+        _check_head(address)
+        with _own_token(address):
+            ray.init(address, **quiet)
     except Exception as error:  # of the network, of versions, of the address
         raise _unreachable(address, error) from error
     return ray, True
+
+
+def _check_head(address: str) -> None:
+    """OSError where nobody listens at host:port; Ray itself tries for a quarter of an hour."""
+    place = re.fullmatch(r"(?:ray://)?\[?([^/\]]+)\]?:(\d{1,5})", address)
+    if place is not None:
+        socket.create_connection((place[1], int(place[2])), _PATIENT_WITH_HEAD).close()
+
+
+@contextmanager
+def _own_token(address: str) -> Iterator[None]:
+    """A token of this run for a cluster of this machine alone.
+
+    Ray would make one for good, in a file below the home folder, and clusters that are started
+    later would ask for it.
+    """
+    if address != "local" or any(os.environ.get(name) for name in _AUTH):
+        yield
+        return
+    os.environ[_AUTH[0]] = secrets.token_hex(32)
+    try:
+        yield
+    finally:
+        del os.environ[_AUTH[0]]
 
 
 @contextmanager
@@ -173,8 +204,9 @@ def _away(address: str) -> Iterator[None]:
 def _unreachable(address: str, error: Exception) -> Unavailable:
     return Unavailable(
         f"The Ray cluster {address!r} cannot be reached ({_last_line(error)}). Expected the "
-        "address of a head that runs, such as host:6379; start it with `ray start --head`, and "
-        "run the same command again: it goes on where it was."
+        "address of a head that runs, such as host:6379; start it with `ray start --head`, "
+        "with RAY_AUTH_MODE as it is here, and run the same command again: it goes on where it "
+        "was."
     )
 
 

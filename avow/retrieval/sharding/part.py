@@ -33,6 +33,11 @@ class Outcome:
     loaded: Loaded | None = None
     error: Unreadable | None = None
 
+    @property
+    def again(self) -> bool:
+        """Whether it could not be read, and trying again may help."""
+        return self.error is not None and self.error.again
+
     def future(self) -> "Future[Loaded]":
         """As a thread that has read the file would give it."""
         future: Future[Loaded] = Future()

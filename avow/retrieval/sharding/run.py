@@ -113,13 +113,15 @@ class PlannedRun(Run):
             outcomes = self.parts.outcomes(number, self.encoder.fingerprint, self.stop)
             if outcomes is None:
                 return
-            met, whole = set(), True
+            met, whole, again = set(), True, False
             for outcome in outcomes:
                 met.add(outcome.stat.path)
                 whole = whole and outcome.stat.path not in self._shards(plan.units[number])
+                again = again or outcome.again
                 yield self._job(outcome)
             self._flush()
-            self._finish_shards(plan.units[number], met, whole)
+            if whole:
+                self._finish_shards(plan.units[number], met, again)
             plan.finished(number)
 
     def _job(self, outcome: Outcome) -> tuple[Job, Future[Loaded]]:
@@ -132,14 +134,12 @@ class PlannedRun(Run):
             return set()
         return {stat.path for stat in unit.files}
 
-    def _finish_shards(self, unit: Unit, met: set[str], whole: bool) -> None:
+    def _finish_shards(self, unit: Unit, met: set[str], again: bool) -> None:
         """Forget what a changed shard no longer holds, and note that it is done.
 
-        whole: nothing went wrong with the shard itself; otherwise it is read again next time.
+        again: something in it may be read next time, and so the shard is.
         """
-        if not whole or not self.listed.sources[unit.source].many:
-            return
-        for stat in unit.files:
+        for stat in unit.files if self.listed.sources[unit.source].many else ():
             first = stat.path + INSIDE
             rows = self.link.execute(_BELOW, [first, first[:-1] + "0"])  # "0" follows "/"
             gone = [number for number, path in rows.fetchall() if path not in met]
@@ -148,7 +148,8 @@ class PlannedRun(Run):
             stale = [path for (path,) in skips if path not in met]
             self.writer.list_skipped({}, [*stale, stat.path])
             self.dropped += len(gone)
-            self.listed.shards.add(stat)
+            if not again:
+                self.listed.shards.add(stat)
 
     def _forget_missing(self) -> None:
         super()._forget_missing()

@@ -72,14 +72,19 @@ def begin_again(link: sqlite3.Connection, space: Space, engine: str, vectors: st
     return Writer(link, space, newest + 1)
 
 
-def remembered_form(link: sqlite3.Connection, space: Space) -> str:
-    """How the generation that readers see keeps its vectors; float32 where that is damaged."""
+def remembered(link: sqlite3.Connection, space: Space) -> tuple[str, str]:
+    """How the generation that readers see keeps its vectors, and its engine.
+
+    float32 and "exact" where that is damaged.
+    """
     row = link.execute(
-        "SELECT half FROM generations JOIN models ON model = fingerprint "
+        "SELECT half, engine FROM generations JOIN models ON model = fingerprint "
         "AND number = generation WHERE model = ?",
         [space.fingerprint],
     ).fetchone()
-    return FORMS[row[0]] if row and row[0] in range(len(FORMS)) else FORMS[0]
+    form, engine = row or (0, "exact")
+    whole = form in range(len(FORMS)) and isinstance(engine, str)
+    return (FORMS[form], engine) if whole else (FORMS[0], "exact")
 
 
 def _started(link: sqlite3.Connection, space: Space, generation: int) -> Writer | None:

@@ -88,13 +88,17 @@ def create(
         return
     indexes = client.prepare_index_params()
     indexes.add_index(VECTOR, index_type=index, metric_type="IP", params=settings)
-    client.create_collection(
-        collection,
-        schema=schema,
-        index_params=indexes,
-        num_shards=1,
-        consistency_level="Strong",
-    )
+    try:
+        client.create_collection(
+            collection,
+            schema=schema,
+            index_params=indexes,
+            num_shards=1,
+            consistency_level="Strong",
+        )
+    except Exception:  # a second writer may have made it meanwhile
+        if not client.has_collection(collection):
+            raise
 
 
 def cells_of(row: Row, vector: np.ndarray, usual: np.ndarray, half: bool) -> dict[str, Any]:
