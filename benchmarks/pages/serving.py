@@ -25,8 +25,40 @@ def render() -> str:
         f"The machine had other work: its load was {number(found['load_before'], 1)} on "
         f"{found['machine']['cores']} cores before the run, so the times are longer and the "
         "requests fewer than on a machine of one's own.",
-        figures.source("topology"),
+        "## Many clients of one server",
+        "Searches by words that wait for their turn are answered in one pass, up to "
+        "sixteen of them. Servers with and without that take turns; clients ask captions over "
+        "HTTP, each again as soon as it is answered, from a process on the same "
+        f"{figures.load('together')['machine']['cores']} cores. Beyond 1,000 photographs the "
+        "vectors are drawn around theirs.",
+        together(),
+        figures.command("python -m benchmarks.speed.together"),
+        figures.source("topology", "together"),
     )
+
+
+def together() -> str:
+    rows = figures.load("together")["rows"]
+    found = {(r["vectors"], r["items"], r["clients"], r["way"]): r for r in rows}
+    head = ["vectors", "items", "clients", "searches a second", "one by one", "ratio"]
+    head += ["p50, ms", "one by one", "p99, ms", "one by one"]
+    table = []
+    for (vectors, items, clients, way), row in found.items():
+        if way != "together":
+            continue
+        alone = found[vectors, items, clients, "one by one"]
+        table.append(
+            [
+                f"`{vectors}`",
+                number(items),
+                str(clients),
+                number(row["a_second"], 1),
+                number(alone["a_second"], 1),
+                number(row["a_second"] / alone["a_second"], 2),
+                *(number(one[key]) for key in ("p50_ms", "p99_ms") for one in (row, alone)),
+            ]
+        )
+    return figures.table(head, table)
 
 
 def _form(form: Document) -> list[str]:
