@@ -14,7 +14,7 @@ from avow.data.opening import dataset_file
 from avow.data.readers.sample import build as open_sample
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.encoders.run import ModelEncoder
-from avow.retrieval.status import cost
+from avow.retrieval.status import cost, measured
 from avow.trust.policy import Policy
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "default_model"
@@ -79,7 +79,7 @@ def test_its_trust_was_fitted_for_it(encoder, query):
 def test_what_a_risk_costs_is_told_for_galleries_of_this_size():
     """From held-out queries over about as many pictures; of other sizes nothing is claimed."""
     policy = Policy.load(packaged_folder() / "trust-text.json")
-    few, many = (policy.measured(0.1, size) for size in (30, 1500))
+    few, many = (measured(policy, 0.1, size) for size in (30, 1500))
     assert few is not None and many is not None and few.coverage != many.coverage
     assert (few.smallest, few.largest, many.largest) == (20, 60, 1894)
     assert max(few.wrong, many.wrong) < 0.15

@@ -197,7 +197,7 @@ def test_explain_check_and_version(home):
 def test_calibrate(home):
     shutil.copytree(home / "index", home / "own")
     once = "import avow.trust.probability as fit; fit._best_strength = lambda *a: a[-1][1]"
-    command = ("calibrate", "queries.csv", "--index", "own", "--json")
+    command = ("calibrate", "queries.csv", "--index", "own", "--json", "--force")
     done = run(f"{once}; {CALL}", *command, home=home)  # most of a fit is trying strengths
     assert json.loads(done.stdout)["queries"] == 80
     done = run(CALL, "calibrate", "--show", "--index", "own", "--json", home=home)

@@ -9,6 +9,7 @@ import torch
 from avow.core.background import Background
 from avow.core.contracts import QueryBatch
 from avow.core.errors import BadData, WrongTrust
+from avow.retrieval.status import measured
 from avow.trust.calibration_queries import NOTHING_THERE, CalibrationQueries
 from avow.trust.fitting import fit_search_policy
 from avow.trust.gallery_sampling import ScoredQueries
@@ -140,18 +141,18 @@ def test_how_a_promise_went_in_galleries_of_one_size(policy):
     held, threshold = policy.held, policy.promised(0.2).threshold
     assert held is not None and held.sizes is not None and threshold is not None
     for size in (25, 100, 400):
-        measured = policy.measured(0.2, size)
+        found = measured(policy, 0.2, size)
         near, answered, wrong = 0, 0, 0
         for other, sure, right in zip(held.sizes, held.anything, held.correct, strict=True):
             if size / 2 <= other <= size * 2:
                 near += 1
                 answered += sure >= threshold
                 wrong += sure >= threshold and not right.any()
-        assert measured is not None and measured.queries == near
-        assert (measured.coverage, measured.wrong) == (answered / near, wrong / answered)
-        assert size / 2 <= measured.smallest <= measured.largest <= 2 * size
-    assert policy.measured(0.2, 5) is None and policy.measured(0.2, 10_000) is None
-    assert policy.measured(0.2, 25).coverage != policy.measured(0.2, 400).coverage
+        assert found is not None and found.queries == near
+        assert (found.coverage, found.wrong) == (answered / near, wrong / answered)
+        assert size / 2 <= found.smallest <= found.largest <= 2 * size
+    assert measured(policy, 0.2, 5) is None and measured(policy, 0.2, 10_000) is None
+    assert measured(policy, 0.2, 25).coverage != measured(policy, 0.2, 400).coverage
 
 
 def test_the_default_risk_answers_half_and_no_lower_one_does(policy):

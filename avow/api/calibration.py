@@ -5,7 +5,7 @@ from dataclasses import asdict
 from avow.api.answers import Calibration, RiskOffered, TicksUsed
 from avow.retrieval.calibrate import is_own, use_ticks
 from avow.retrieval.search import Retriever
-from avow.retrieval.status import cost, how_far
+from avow.retrieval.status import cost, how_far, measured
 from avow.trust.policy import RISKS, SHOWN, Policy
 
 _MISSING = (
@@ -57,7 +57,7 @@ def ticks_used(retriever: Retriever) -> TicksUsed:
 
 
 def _offered(policy: Policy, risk: float, size: int) -> RiskOffered:
-    promise, here = policy.promised(risk, SHOWN), policy.measured(risk, size)
+    promise, here = policy.promised(risk, SHOWN), measured(policy, risk, size)
     return RiskOffered(
         risk=risk,
         promised=promise.threshold is not None,

@@ -68,7 +68,7 @@ class Reply:
         """more: the other arguments of `Retriever.search`."""
         here, text = self.here, text.strip()
         chosen = {"without": without.strip() or None, "where": where.strip() or None}
-        settings = {**chosen, "k": page, **more}
+        settings: dict[str, Any] = {**chosen, "k": page, **more}
 
         def work() -> SearchResult:
             with self._looked_at(content) as image:

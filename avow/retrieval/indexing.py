@@ -319,11 +319,10 @@ def _writer(
     space = Space(index, encoder.fingerprint)
     if rebuild:
         space.mend(encoder)
-        was_kept_as, was_searched_by = remembered(link, space)
-        kept_as = kept_as or was_kept_as
-        if kept_as == "int8x256":
+        before, engine_before = remembered(link, space)
+        if (kept_as or before) == "int8x256":
             space.keep_projection(encoder)
-        return begin_again(link, space, engine or was_searched_by, kept_as)
+        return begin_again(link, space, engine or engine_before, kept_as or before)
     writer = go_on(link, space, engine)
     if kept_as is not None and kept_as != writer.vectors_as:
         raise WrongIndex(

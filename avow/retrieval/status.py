@@ -12,6 +12,7 @@ from avow.retrieval.answer import percent
 from avow.retrieval.question import Style
 from avow.retrieval.request import PICTURE_RISK
 from avow.retrieval.search import Retriever
+from avow.trust.judgements import Measured
 from avow.trust.policy import Policy
 from avow.trust.top_k import SHOWN
 
@@ -99,6 +100,11 @@ def how_far(policy: Policy, size: int) -> str:
     )
 
 
+def measured(policy: Policy, risk: float, size: int) -> Measured | None:
+    """How the promise of a risk went in galleries of about this size, where that is known."""
+    return None if policy.held is None else policy.held.measured(policy.promised(risk), size)
+
+
 def cost(policy: Policy, risk: float, size: int, asked: str = "questions") -> str:
     """What a bearable risk costs in a gallery of `size` pictures, as far as it was measured."""
     promise, held = policy.promised(risk, SHOWN), policy.held
@@ -107,7 +113,7 @@ def cost(policy: Policy, risk: float, size: int, asked: str = "questions") -> st
     answered = f"answers {percent(promise.coverage)} of {asked}"
     if held is None or held.sizes is None:
         return f"{answered.capitalize()}; the others say “check”."
-    here = policy.measured(risk, size)
+    here = held.measured(promise, size)
     if here is None:
         least, most = policy.conditions.smallest, policy.conditions.largest
         return (
@@ -133,7 +139,7 @@ def _reach(retriever: Retriever, style: Style, size: int) -> TrustReach:
         return TrustReach(asked, False, "Nothing is calibrated; answers are only ranked.")
     doubts = policy.conditions.doubts(size, model=retriever.library.manifest["fingerprint"])
     risk = PICTURE_RISK if style == "picture" else policy.default_risk
-    here = policy.measured(risk, size)
+    here = measured(policy, risk, size)
     coverage = policy.promised(risk, SHOWN).coverage if here is None else here.coverage
     about = tuple(doubts), risk, coverage, cost(policy, risk, size)
     return TrustReach(asked, True, how_far(policy, size), *about)

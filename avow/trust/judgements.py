@@ -3,7 +3,6 @@
 Conditions(model="abc", ...).differences(gallery_size, model="xyz")  ->  [Difference, ...]
 """
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -73,7 +72,7 @@ class Conditions:
     """The model whose probabilities stood for labels (`trust.transfer`); empty: real labels."""
 
     def differences(
-        self, gallery_size: int, beyond: float = 1.0, **now: Any
+        self, gallery_size: int, beyond: float = FAR_BEYOND, **now: Any
     ) -> list[Difference]:
         """What is different now; `now` has any of model, gallery, style and exact.
 
@@ -89,8 +88,8 @@ class Conditions:
         return differences
 
     def doubts(self, gallery_size: int, **now: Any) -> list[str]:
-        """The differences as sentences; empty if there are none."""
-        return [str(one) for one in self.differences(gallery_size, **now)]
+        """The differences as sentences, of any size outside those of the fit, too."""
+        return [str(one) for one in self.differences(gallery_size, 1.0, **now)]
 
 
 @dataclass(frozen=True)
@@ -150,16 +149,17 @@ class HeldOut:
         """What holds for answers of which `among` hits are looked at."""
         score = one_of(self.probability[:, :among]) if self.anything is None else self.anything
         wrong = f"none of {among} hits is {event}" if among > 1 else f"the hit is not {event}"
-        return promise(
-            score,
-            np.logical_not(self.correct[:, :among].any(axis=1)),
+        tried = np.full(len(score), True) if self.anything is None else score >= LEAST
+        made = promise(
+            score[tried],
+            np.logical_not(self.correct[tried, :among].any(axis=1)),
             risk,
             delta,
             event=wrong,
-            groups=self.groups,
+            groups=self.groups[tried],
             starts=3,  # one early mistake among the surest must not end everything
-            least=-math.inf if self.anything is None else LEAST,
         )
+        return replace(made, queries=len(score), groups=len(set(self.groups.tolist())))
 
 
 @dataclass(frozen=True)

@@ -47,13 +47,11 @@ from avow.trust.coherence import (
 )
 from avow.trust.gallery_sampling import one_of, predict
 from avow.trust.judgements import (
-    FAR_BEYOND,
     Agreed,
     Conditions,
     Difference,
     HeldOut,
     Judgements,
-    Measured,
     Reading,
     refuse_other_model,
     verdicts,
@@ -132,17 +130,14 @@ class Policy:
 
     @cached_property
     def default_risk(self) -> float:
-        """The risk chosen when fitting, else the lowest that answers half of the queries.
-
-        Or, where no risk answers as many, the lowest of those that answer most.
-        """
+        """The risk chosen when fitting, else the lowest that answers half of the queries, or,
+        where none does, as many as any."""
         if self.promise is not None:
             return self.promise.alpha
         coverage = [self.promised(risk).coverage for risk in RISKS]
         enough = min(0.5, max(coverage))
-        if not enough:
-            return RISKS[-1]
-        return next(risk for risk, one in zip(RISKS, coverage, strict=True) if one >= enough)
+        answering = (risk for risk, one in zip(RISKS, coverage, strict=True) if one >= enough)
+        return next(answering) if enough else RISKS[-1]
 
     def promised(self, risk: float, shown: int = SHOWN, delta: float | None = None) -> Promise:
         """The promise for a search that shows `shown` hits and accepts `risk`."""
@@ -155,12 +150,6 @@ class Policy:
         assert own is not None, "a policy has held-out answers, or a promise"
         reason = f"the file of the policy keeps a promise for a risk of {own.alpha} only"
         return Promise(None, risk, delta, own.event, own.queries, own.groups, 0, 0, reason)
-
-    def measured(self, risk: float, size: int) -> Measured | None:
-        """How the promise of a risk went in galleries of about this size."""
-        if self.held is None:
-            return None
-        return self.held.measured(self.promised(risk), size)
 
     def judge(
         self,
@@ -246,7 +235,7 @@ class Policy:
         now: dict[str, Any],
     ) -> Judgements:
         features, sizes, stated = reading.features, reading.summary.gallery, reading.stated
-        different = self.conditions.differences(int(sizes.max()), FAR_BEYOND, **now)
+        different = self.conditions.differences(int(sizes.max()), **now)
         refuse_other_model(different if strict else [])
         order = np.broadcast_to(np.arange(stated.shape[1]), stated.shape)
         if self.ranking == "probability":

@@ -107,7 +107,6 @@ def promise(
     groups: Int[np.ndarray, " queries"] | None = None,
     grouping: Grouping = "effective",
     starts: int | None = None,
-    least: float = -math.inf,
 ) -> Promise:
     """The laxest threshold whose answers are wrong at most `alpha` of the time.
 
@@ -116,7 +115,7 @@ def promise(
     (`effective_size`); "one" keeps a random query of each, which is exact and wasteful.
     starts: at how many thresholds the sequence of tests may begin, each with its share of
     delta; by default two where there are queries enough. One early mistake ends a sequence,
-    and a second start gets over it. least: no threshold below it is tried.
+    and a second start gets over it.
     """
     check_shares(alpha=alpha, delta=delta)
     group = numbered(groups, len(confidence))
@@ -126,7 +125,6 @@ def promise(
     order = np.argsort(-confidence, kind="stable")
     errors, size = effective_size(wrong[order], group[order], alpha)
     last = _last_of_equals(confidence[order])
-    last = last[confidence[order][last] >= least]
     count = int(group.max(initial=-1)) + 1
     levels = _levels(size[last], alpha, delta, starts or _starts(count, alpha, delta))
     furthest = _furthest(_p_values(errors[last], size[last], alpha, delta), levels)

@@ -101,7 +101,7 @@ def _entry(number: int) -> Entry:
 def measured(place: Path, chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """A server of each kind stays up; rounds of both take turns."""
     servers = {way: Server(place / "index", most) for way, most in WAYS.items()}
-    captions = open_dataset("flickr8k").splits["test"].captions[:500]
+    captions = list(open_dataset("flickr8k").splits["test"].captions[:500])
     rows = []
     for clients in chosen.clients:
         seen: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
