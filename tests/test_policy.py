@@ -14,6 +14,7 @@ from avow.trust.calibration_queries import NOTHING_THERE, CalibrationQueries
 from avow.trust.fitting import fit_search_policy
 from avow.trust.gallery_sampling import ScoredQueries
 from avow.trust.policy import MAX_FALSE_REFUSALS, RISKS, Policy
+from avow.trust.risk_control import promise
 from avow.trust.top_k import summarise
 
 DIM, TAU = 24, 0.05
@@ -138,9 +139,10 @@ def test_what_is_more_likely_wrong_is_never_an_answer(policy):
 
 def test_how_a_promise_went_in_galleries_of_one_size(policy):
     """Against a plain loop over the held-out queries; nothing is said of other sizes."""
-    held, threshold = policy.held, policy.promised(0.2).threshold
-    assert held is not None and held.sizes is not None and threshold is not None
+    held = policy.held
+    assert held is not None and held.sizes is not None and held.anything is not None
     for size in (25, 100, 400):
+        threshold = policy.promised(0.2, size=size).threshold or 9.0
         found = measured(policy, 0.2, size)
         near, answered, wrong = 0, 0, 0
         for other, sure, right in zip(held.sizes, held.anything, held.correct, strict=True):
@@ -256,3 +258,21 @@ def test_how_common_a_query_is_is_asked_for_where_it_is_read():
         known.judge(summary, words, model="one")
     judged = known.judge(summary, words, common=common, model="one")
     assert judged.probability.shape == (100, 10)
+
+
+def test_a_promise_holds_for_galleries_of_this_size_too(policy):
+    """The stricter of what all sizes promise and what those like it do, or nothing."""
+    held = policy.held
+    assert held is not None and held.sizes is not None and held.anything is not None
+    wrong = ~held.correct.any(1)
+    for risk in (0.05, 0.1, 0.2):
+        for size in (25, 100, 400):
+            near = (held.sizes >= size / 2) & (held.sizes <= 2 * size) & (held.anything >= 0.5)
+            about = held.anything[near], wrong[near], risk, 0.1
+            here = promise(*about, groups=held.groups[near], starts=3).threshold
+            every, both = policy.promised(risk), policy.promised(risk, size=size)
+            if here is None or every.threshold is None:
+                assert both.threshold is None
+            else:
+                assert both.threshold == max(here, every.threshold)
+        assert policy.promised(risk, size=7) == policy.promised(risk, size=9000)

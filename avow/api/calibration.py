@@ -57,7 +57,7 @@ def ticks_used(retriever: Retriever) -> TicksUsed:
 
 
 def _offered(policy: Policy, risk: float, size: int) -> RiskOffered:
-    promise, here = policy.promised(risk, SHOWN), measured(policy, risk, size)
+    promise, here = policy.promised(risk, SHOWN, size=size), measured(policy, risk, size)
     return RiskOffered(
         risk=risk,
         promised=promise.threshold is not None,

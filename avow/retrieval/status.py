@@ -14,7 +14,6 @@ from avow.retrieval.request import PICTURE_RISK
 from avow.retrieval.search import Retriever
 from avow.trust.judgements import Measured
 from avow.trust.policy import Policy
-from avow.trust.top_k import SHOWN
 
 _ASKED: dict[Style, str] = {
     "text": "pictures by words",
@@ -102,14 +101,15 @@ def how_far(policy: Policy, size: int) -> str:
 
 def measured(policy: Policy, risk: float, size: int) -> Measured | None:
     """How the promise of a risk went in galleries of about this size, where that is known."""
-    return None if policy.held is None else policy.held.measured(policy.promised(risk), size)
+    promise = policy.promised(risk, size=size)
+    return None if policy.held is None else policy.held.measured(promise, size)
 
 
 def cost(policy: Policy, risk: float, size: int, asked: str = "questions") -> str:
     """What a bearable risk costs in a gallery of `size` pictures, as far as it was measured."""
-    promise, held = policy.promised(risk, SHOWN), policy.held
+    promise, held = policy.promised(risk, size=size), policy.held
     if promise.threshold is None:
-        return "This cannot be promised: what is not refused says “check”."
+        return "This cannot be promised here: what is not refused says “check”."
     answered = f"answers {percent(promise.coverage)} of {asked}"
     if held is None or held.sizes is None:
         return f"{answered.capitalize()}; the others say “check”."
@@ -140,7 +140,7 @@ def _reach(retriever: Retriever, style: Style, size: int) -> TrustReach:
     doubts = policy.conditions.doubts(size, model=retriever.library.manifest["fingerprint"])
     risk = PICTURE_RISK if style == "picture" else policy.default_risk
     here = measured(policy, risk, size)
-    coverage = policy.promised(risk, SHOWN).coverage if here is None else here.coverage
+    coverage = policy.promised(risk).coverage if here is None else here.coverage
     about = tuple(doubts), risk, coverage, cost(policy, risk, size)
     return TrustReach(asked, True, how_far(policy, size), *about)
 

@@ -129,15 +129,19 @@ class HeldOut:
         if self.sizes is not None and self.sizes.shape != self.groups.shape:
             raise ValueError("there is not one size of a gallery for every query")
 
-    def measured(self, promised: Promise, size: int) -> "Measured | None":
-        """What was answered in galleries of about this size, and how much of it was wrong.
-
-        None where the sizes are not known, or hardly any gallery was of this one.
-        """
+    def near(self, size: int) -> Bool[np.ndarray, " queries"] | None:
+        """The queries in galleries of about this size; None where that says nothing."""
         if self.sizes is None or self.anything is None:
             return None
+        if not self.sizes.min() <= size <= self.sizes.max():
+            return None
         near = (self.sizes <= _NEAR * size) & (self.sizes * _NEAR >= size)
-        if near.sum() < _ENOUGH:
+        return near if near.sum() >= _ENOUGH else None
+
+    def measured(self, promised: Promise, size: int) -> "Measured | None":
+        """What was answered in galleries of about this size, and how much of it was wrong."""
+        near = self.near(size)
+        if near is None or self.sizes is None or self.anything is None:
             return None
         answered = near & promised.answers(self.anything)
         wrong = answered & ~self.correct.any(1)
@@ -145,11 +149,34 @@ class HeldOut:
         ends = int(self.sizes[near].min()), int(self.sizes[near].max())
         return Measured(int(near.sum()), *ends, float(answered.sum() / near.sum()), share)
 
-    def promise(self, event: str, risk: float, among: int, delta: float) -> Promise:
-        """What holds for answers of which `among` hits are looked at."""
+    def promise(
+        self, event: str, risk: float, among: int, delta: float, size: int | None = None
+    ) -> Promise:
+        """What holds for answers of which `among` hits are looked at.
+
+        size: of the gallery. What holds for all sizes together must hold for this one, too,
+        where that was measured: the same share of wrong answers is reached elsewhere.
+        """
+        every = np.full(len(self.groups), True)
+        made = self._promise(event, risk, among, delta, every)
+        near = None if size is None or made.threshold is None else self.near(size)
+        if near is None:
+            return made
+        here = self._promise(event, risk, among, delta, near)
+        laxer = here.threshold is not None and here.threshold <= (made.threshold or 0)
+        return made if laxer else here
+
+    def _promise(
+        self,
+        event: str,
+        risk: float,
+        among: int,
+        delta: float,
+        some: Bool[np.ndarray, " queries"],
+    ) -> Promise:
         score = one_of(self.probability[:, :among]) if self.anything is None else self.anything
         wrong = f"none of {among} hits is {event}" if among > 1 else f"the hit is not {event}"
-        tried = np.full(len(score), True) if self.anything is None else score >= LEAST
+        tried = some if self.anything is None else some & (score >= LEAST)
         made = promise(
             score[tried],
             np.logical_not(self.correct[tried, :among].any(axis=1)),
@@ -159,7 +186,8 @@ class HeldOut:
             groups=self.groups[tried],
             starts=3,  # one early mistake among the surest must not end everything
         )
-        return replace(made, queries=len(score), groups=len(set(self.groups.tolist())))
+        groups = len(set(self.groups[some].tolist()))
+        return replace(made, queries=int(some.sum()), groups=groups)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ A policy holds for the model and the kind of queries it was fitted with (`Condit
 refuses another model, and reports other differences as doubts.
 """
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -139,14 +138,23 @@ class Policy:
         answering = (risk for risk, one in zip(RISKS, coverage, strict=True) if one >= enough)
         return next(answering) if enough else RISKS[-1]
 
-    def promised(self, risk: float, shown: int = SHOWN, delta: float | None = None) -> Promise:
-        """The promise for a search that shows `shown` hits and accepts `risk`."""
+    def promised(
+        self,
+        risk: float,
+        shown: int = SHOWN,
+        delta: float | None = None,
+        size: int | None = None,
+    ) -> Promise:
+        """The promise for a search that shows `shown` hits and accepts `risk`.
+
+        size: of its gallery; where it is given, what is promised holds for galleries like it.
+        """
         own = self.promise
         delta = delta or (DELTA if own is None else own.delta)
         if own is not None and (own.alpha, own.delta) == (risk, delta):
             return own
         if self.held is not None:
-            return _promised(self, risk, self._concerned(shown), delta)
+            return _promised(self, risk, self._concerned(shown), delta, size)
         assert own is not None, "a policy has held-out answers, or a promise"
         reason = f"the file of the policy keeps a promise for a risk of {own.alpha} only"
         return Promise(None, risk, delta, own.event, own.queries, own.groups, 0, 0, reason)
@@ -191,21 +199,6 @@ class Policy:
             uncertainty=uncertainty(evidence),
             evidence=self._evidence(summary),
         )
-
-    def judge_sight(
-        self,
-        sight: TopKSummary,
-        candidates: Int[np.ndarray, "queries seen"],
-        uncertainty: Float[np.ndarray, " queries"],
-        **options: Any,
-    ) -> Judgements:
-        """Deprecated: `judge` takes summaries."""
-        message = "'judge_sight' is deprecated and will be removed; use 'judge'."
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        judged = self.judge(sight, **options)
-        chosen = np.take_along_axis(candidates, judged.order, axis=1)
-        evidence = self._evidence(sight)
-        return replace(judged, candidates=chosen, uncertainty=uncertainty, evidence=evidence)
 
     def read(
         self,
@@ -280,7 +273,8 @@ class Policy:
         if self.line is not None:
             hits, anything, rho = agree(self.line(hits, words), self.line(anything, words))
         each = one_of_first(hits, rho)
-        pledge = self.promised(self.default_risk if risk is None else risk)
+        risk = self.default_risk if risk is None else risk
+        pledge = self.promised(risk, size=int(sizes.max()))
         return Judgements(
             np.array(order[:, :shown]),
             hits[:, :shown],
@@ -391,9 +385,11 @@ class Policy:
 
 
 @lru_cache(maxsize=512)
-def _promised(policy: Policy, risk: float, among: int, delta: float) -> Promise:
+def _promised(
+    policy: Policy, risk: float, among: int, delta: float, size: int | None
+) -> Promise:
     assert policy.held is not None
-    return policy.held.promise(policy.event, risk, among, delta)
+    return policy.held.promise(policy.event, risk, among, delta, size)
 
 
 __getattr__ = renamed(__name__, {"Held": "HeldOut", "Ruling": "Judgements"})
