@@ -267,7 +267,9 @@ class Judging(Policy):
     def __init__(self) -> None:
         pass
 
-    def promised(self, risk: float, shown: int = 10, delta: float | None = 0.1) -> Promise:
+    def promised(
+        self, risk: float, shown: int = 10, delta: float | None = 0.1, size: int | None = None
+    ) -> Promise:
         answered = 0 if risk < 0.02 else round(100 * min(0.9, 0.3 + risk))
         why = "" if answered else "too few queries"
         threshold = 1 - risk if answered else None
