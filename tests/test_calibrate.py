@@ -26,6 +26,7 @@ from avow.retrieval.encoders import opening
 from avow.retrieval.encoders.run import ModelEncoder
 from avow.retrieval.indexing import index_folders
 from avow.retrieval.labelled_queries import LabelledQueries, read_known, read_ticks, scored
+from avow.retrieval.leaving_out import leave_out
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
 from avow.retrieval.store.catalogue import changing, open_catalogue
@@ -354,6 +355,21 @@ def test_what_is_left_out_is_judged_and_never_promised(place, calibrated):
     stated = {hit.id: hit.p_relevant for hit in (plain.hits or plain.near_misses)}
     for hit in without.hits or without.near_misses:
         assert hit.id not in stated or hit.p_relevant <= stated[hit.id] + 1e-9
+
+
+def test_that_one_of_ten_fits_follows_from_what_is_left_of_each(calibrated):
+    """Of hits that all show what is to be left out, nothing is left."""
+    policy = calibrated.policy
+    hits, present = np.array([[0.9, 0.8, 0.6, 0.3]]), np.array([0.97])
+    judged = stated(hits[0].tolist(), float(present[0]))
+    about = np.array([200]), np.array([3])
+    left = [leave_out(judged, np.full(4, q), policy, about, 4) for q in (0.0, 0.5, 0.99)]
+    np.testing.assert_allclose(left[0].present, present, atol=1e-6)
+    np.testing.assert_allclose(left[1].probability[0], hits[0] / 2)
+    sums = [one.probability[0].sum() for one in left]
+    for one, total in zip(left, sums, strict=True):
+        assert one.present[0] <= min(1, total) + 1e-9
+    assert left[0].present[0] > left[1].present[0] > left[2].present[0] < 0.05
 
 
 def test_hits_beyond_those_looked_at_state_nothing(place, calibrated):

@@ -258,6 +258,13 @@ def test_status_says_what_is_indexed_by_which_model_and_how_far_trust_reaches(co
     assert any(line.startswith("Trust in searching pictures by words: ") for line in lines)
 
 
+@pytest.mark.parametrize("name", ["postgres:a-b", "milvus:", "postgres:a b"])
+def test_a_store_that_cannot_be_called_like_that_becomes_no_folder(command, place, name):
+    code, _, err = command("index", place / "pictures", "--index", name)
+    assert code == 1 and f"A store cannot be called {name!r}." in err
+    assert not Path(name).exists()
+
+
 def test_status_of_a_model_without_a_policy(command, unjudged):
     found = json.loads(command("status", "--index", unjudged / "index", "--json")[1])
     assert [one["judged"] for one in found["trust"]] == [False] * 3

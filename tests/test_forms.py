@@ -22,6 +22,13 @@ from avow.retrieval.spelling import dictionary
         "pictures of dogs",
         "Images of the dog",
         "a picture of photos of dogs",
+        "Dogs!",
+        '"dog"',
+        "show me dogs",
+        "please find me some dogs",
+        "find pictures of a dog",
+        "I'm looking for dogs",
+        "all photos with dogs",
     ],
 )
 def test_every_form_of_a_name_asks_for_the_same(typed):
@@ -34,6 +41,9 @@ def test_every_form_of_a_name_asks_for_the_same(typed):
         ("children", "a child"),
         ("women", "a woman"),
         ("knives", "a knife"),
+        ("fishermen", "a fisherman"),
+        ("omen", "an omen"),
+        ("las vegas", "a las vegas"),
         ("calves", "a calf"),
         ("elephants", "an elephant"),
         ("apple", "an apple"),

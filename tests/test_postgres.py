@@ -240,6 +240,13 @@ def test_a_role_that_may_only_read_searches_an_earlier_format(old, monkeypatch):
         link.execute(f"DROP OWNED BY {role}")
 
 
+def test_an_address_that_cannot_be_read_is_not_repeated():
+    """It may have a password."""
+    with pytest.raises(WrongIndex, match="its address cannot be read") as told:
+        postgres.build(name="archive", dsn="postgresql://user:s3cr3t%zz@127.0.0.1/db").current()
+    assert "s3cr3t" not in str(told.value)
+
+
 def test_a_newer_format_is_refused(old):
     told(old, "UPDATE avow_format SET version = 3 RETURNING 1")
     with pytest.raises(WrongIndex) as refused:
