@@ -242,9 +242,11 @@ def test_a_role_that_may_only_read_searches_an_earlier_format(old, monkeypatch):
 
 def test_an_address_that_cannot_be_read_is_not_repeated():
     """It may have a password."""
-    with pytest.raises(WrongIndex, match="its address cannot be read") as told:
+    with pytest.raises(WrongIndex, match="The address of PostgreSQL cannot be read") as told:
         postgres.build(name="archive", dsn="postgresql://user:s3cr3t%zz@127.0.0.1/db").current()
     assert "s3cr3t" not in str(told.value)
+    with pytest.raises(WrongIndex, match="cannot be read"):
+        PgVector(8, "postgresql://user:s3cr3t%zz@127.0.0.1/db")
 
 
 def test_a_newer_format_is_refused(old):

@@ -211,8 +211,6 @@ def sentences() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         message = " ".join(str(error).split())[:200]
-        if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
-            message = "its address cannot be read"  # the message may have the password
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             raise WrongIndex(
                 f"PostgreSQL refuses this ({message}). Expected a role that may write; name it "
@@ -260,10 +258,8 @@ def make_ready(dsn: str) -> Version:
     before anything is stored than with the first search.
     """
     import psycopg
-    from psycopg.conninfo import make_conninfo
 
-    waits = dsn if "connect_timeout" in dsn else make_conninfo(dsn, connect_timeout=_PATIENCE)
-    with sentences(), psycopg.connect(waits, autocommit=True) as link:
+    with sentences(), psycopg.connect(_patient(dsn), autocommit=True) as link:
         row = link.execute(_VERSION).fetchone()
         if row is None:
             link.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -272,12 +268,31 @@ def make_ready(dsn: str) -> Version:
     return tuple(int(part) for part in re.findall(r"\d+", row[0] if row else "0"))
 
 
+def _patient(dsn: str) -> str:
+    """The address of a server, with an end to waiting for it.
+
+    Why one cannot be read is not repeated: it may have a password in it.
+    """
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import make_conninfo
+
+    try:
+        return make_conninfo(
+            dsn, **({} if "connect_timeout" in dsn else {"connect_timeout": _PATIENCE})
+        )
+    except ProgrammingError:
+        raise WrongIndex(
+            "The address of PostgreSQL cannot be read. Expected one such as "
+            "postgresql://user@host/database, with a % in a password as %25; correct "
+            "AVOW_PG_DSN."
+        ) from None
+
+
 def _connect(dsn: str) -> tuple[Any, Any, Version]:
     try:
         import psycopg
         from pgvector import Vector
         from pgvector.psycopg import register_vector
-        from psycopg.conninfo import make_conninfo
     except ImportError as error:
         raise MissingExtra("The engine 'pgvector'", "psycopg, pgvector", "pg") from error
     if not dsn:
@@ -287,10 +302,7 @@ def _connect(dsn: str) -> tuple[Any, Any, Version]:
         )
     version = make_ready(dsn)
     with sentences():
-        waits = (
-            dsn if "connect_timeout" in dsn else make_conninfo(dsn, connect_timeout=_PATIENCE)
-        )
-        link = psycopg.connect(waits, autocommit=True)
+        link = psycopg.connect(_patient(dsn), autocommit=True)
         register_vector(link)
     return link, Vector, version
 

@@ -55,7 +55,7 @@ _ALWAYS_S = frozenset(
 def one_form(text: str) -> str:
     """A name with its article; any other text without "show me" and "photo of"."""
     asked = _WISH.sub("", text).strip() or text
-    rest = _PICTURE.sub("", asked).strip() or text
+    rest = _PICTURE.sub("", asked).strip() or asked
     name = _ARTICLE.sub("", rest.strip(_MARKS)).lower().strip()
     if not _NAME.fullmatch(name) or any(word in FUNCTION_WORDS for word in name.split()):
         return rest
