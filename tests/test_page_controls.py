@@ -314,6 +314,7 @@ def test_near_misses_and_numbers_are_those_of_the_command_line(visit, address, i
 
 
 def test_a_first_visit_makes_an_index_and_shows_it_while_it_grows(visit, index, tmp_path):
+    held: list = []
     encoder = serving.encoder_of(index)
     made = make_empty(tmp_path / "index", encoder)
     retriever = Retriever(Library.open(made, encoder), encoder)
@@ -324,8 +325,15 @@ def test_a_first_visit_makes_an_index_and_shows_it_while_it_grows(visit, index, 
         page.click(".chooser .folders button")
         page.click(".chooser .folders >> text=pictures")
         page.click(".chooser >> text=One folder up")
+        ready(seen, ".chooser .folders >> text=pictures")
+        page.route("**/api/folders?*", lambda route: held.append(route))
         page.click(".chooser .folders >> text=pictures")
-        ready(seen, ".chooser >> text=Index this folder")
+        while not held:
+            page.wait_for_timeout(20)
+        assert page.get_by_text("Index this folder").is_visible()  # of the folder before
+        assert page.locator(".chooser").get_attribute("inert") == ""
+        held[0].continue_()
+        ready(seen, ".chooser:not([inert]) >> text=Index this folder")
         assert "19 pictures and videos lie in it" in page.inner_text(".chooser")
         assert page.evaluate(SMALL) == []
         beside = page.locator(".chooser .below-picture button").all()

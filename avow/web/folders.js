@@ -12,7 +12,12 @@ export const index = (folder, follow) => attempt(async () => {
 export function chooser(follow) {
   const place = make("div", { class: "chooser" });
   const go = (path) => attempt(async () => {
-    show(place, await ask(`api/folders?${parameters({ path })}`), go, follow);
+    place.inert = true; // what is shown is another folder than the one asked for
+    try {
+      show(place, await ask(`api/folders?${parameters({ path })}`), go, follow);
+    } finally {
+      place.inert = false;
+    }
   });
   go(null);
   return place;
