@@ -402,8 +402,11 @@ def test_indexing_is_stopped_from_the_page_and_keeps_what_is_in(visit, tmp_path)
     with choosing(visit, tmp_path, encoder) as (seen, address):
         page = seen.page
         page.click(".chooser >> text=Index this folder")
-        ready(seen, ".job-place progress")
-        page.click(".job-place >> text=Stop")
+        ready(seen, "#index-line:has-text('Indexing')")
+        page.click("#about-open")  # the wall takes the place of the first job once it has one
+        ready(seen, "#about .job-place progress")
+        with page.expect_response("**/cancel"):
+            page.click("#about .job-place >> text=Stop")
         encoder.let_go.set()
         serving.wait_until(lambda: state_of(page, address, "cancelled"))
         ready(seen, ".wall .look")
