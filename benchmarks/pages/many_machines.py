@@ -79,14 +79,17 @@ def training() -> str:
     said = (
         f"SGR by TCL, {kept['epochs']} epochs with {kept['batch']} pairs a step in all, by "
         "torchrun and `train.gather=true`; nothing is drawn at random in a step. Batch "
-        "normalisation sees the batch of all processes, or of each process alone. The last "
-        "digits of sums differ between one process and two, and Adam enlarges that from step "
-        "to step, so that weights and dev figures are near each other and not equal."
+        "normalisation sees the batch of all processes, or of each process alone. In 64 bits, "
+        "two processes make the model of one. In 32 bits the last digits of sums differ "
+        "with how a batch is divided, and Adam enlarges that from step to step. Weights are "
+        "held against one process in the same number of bits."
     )
     names = {
         "one": "one process",
         "two": "two processes, gathered",
         "apart": "the same, statistics of each process alone",
+        "one_double": "one process, 64 bits",
+        "two_double": "two processes, gathered, 64 bits",
     }
     rows = [
         [

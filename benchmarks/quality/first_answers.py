@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 
 from avow.core.datasets import Split
 from avow.core.evidence import log_evidence, uncertainty
@@ -107,12 +108,18 @@ def dataset(lab: Lab, policy: Policy, curve: fitting.FitCurve, name: str) -> dic
 
 def answered(lab: Lab, curve: fitting.FitCurve, name: str, part: str, split: Split) -> Asked:
     """The captions of a split, asked of its photographs; a match is what fits."""
-    captions, images = list(split.captions), len(split.image_ids)
-    said = sentences(lab, captions, "" if part == "test" else f"{name}-{part}-")
-    agreed = fitting.agreement(said, said, split.image_of, images)
-    fits = fitting.drawn(fitting.labels(agreed, curve, split.image_of), SEED)
+    fits = relevant(lab, split, curve, "" if part == "test" else f"{name}-{part}-")
     items = lab.photographs(name, list(split.files or ()), part)
-    return Asked(lab, captions, items, fits)
+    return Asked(lab, list(split.captions), items, fits)
+
+
+def relevant(
+    lab: Lab, split: Split, curve: fitting.FitCurve, kind: str = ""
+) -> Bool[np.ndarray, "captions photographs"]:
+    """Whether a person would say that a photograph fits a caption, drawn by chance."""
+    said = sentences(lab, list(split.captions), kind)
+    agreed = fitting.agreement(said, said, split.image_of, len(split.image_ids))
+    return fitting.drawn(fitting.labels(agreed, curve, split.image_of), SEED)
 
 
 def described(asked: Asked, event: str, split: Split) -> Hits:

@@ -1,10 +1,11 @@
 """Engines beside each other at 10^5, 10^6 and 10^7 vectors: build, bytes, latency, recall.
 
-    python -m benchmarks.speed.scale [--sizes 100000 1000000] [--engines ...] [--again]
+    python -m benchmarks.speed.scale [--index INDEX] [--sizes 100000 1000000] [--engines ...]
 
-Vectors: the photographs of Flickr8k test in the 512 directions that `--vectors int8x256` keeps,
-and beyond them vectors drawn around real ones; captions of the test split ask. They are drawn
-once: every size is the beginning of the largest one. Engines: `exact` (float32), `int8`
+Vectors: the photographs of INDEX (of the default model, as `avow index` makes it), or those of
+Flickr8k test, in the 512 directions that `--vectors int8x256` keeps, and beyond them vectors
+drawn around real ones; captions of Flickr8k test ask. They are made once and kept in --place:
+every size is the beginning of the largest one. Engines: `exact` (float32), `int8`
 (bytes), `faiss` (flat), `postgres` (pgvector's HNSW on the server of AVOW_PG_DSN), `milvus`
 (HNSW on the server of AVOW_MILVUS_URI, whose files are in AVOW_SCALE_MILVUS) and `milvus-lite`
 (flat, in a file). Every cell is a process of its own, whose memory is measured, and is kept
@@ -37,6 +38,7 @@ from avow.core.vector_forms import CutBytes
 from avow.data.opening import open_dataset
 from avow.retrieval.encoders import projections
 from avow.retrieval.forms import one_form
+from avow.retrieval.library import Library
 from benchmarks._lab import Lab
 from benchmarks._report import RESULTS, commit, keep, machine
 from benchmarks.quality.shards import drawn_around
@@ -53,6 +55,7 @@ WIDTH = 512
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--index", type=Path, help="whose photographs are taken")
     parser.add_argument("--sizes", type=int, nargs="*", default=[10**5, 10**6, 10**7])
     parser.add_argument("--engines", nargs="*", default=list(scale_engines.ENGINES))
     parser.add_argument("--cache", type=Path, default=avow_home() / "benchmarks" / "people")
@@ -66,7 +69,7 @@ def main() -> None:
     if chosen.cell:
         print(json.dumps(measured(chosen.place, int(chosen.cell[0]), chosen.cell[1])))
         return
-    prepare(chosen.cache, chosen.place, sorted(chosen.sizes))
+    prepare(chosen.cache, chosen.index, chosen.place, sorted(chosen.sizes))
     for size in chosen.sizes:
         for engine in chosen.engines:
             key = f"{size} {engine}"
@@ -86,12 +89,12 @@ def earlier() -> dict[str, Any]:
     return json.loads(path.read_text())["cells"] if path.exists() else {}
 
 
-def prepare(cache: Path, place: Path, sizes: list[int]) -> None:
+def prepare(cache: Path, index: Path | None, place: Path, sizes: list[int]) -> None:
     """Vectors of the largest size, queries and the right answers of every size, made once."""
     if all((place / f"right-{size}.npz").exists() for size in sizes):
         return
     place.mkdir(parents=True, exist_ok=True)
-    real, queries = photographs(cache)
+    real, queries = photographs(cache, index)
     rng = np.random.default_rng(0)
     best: list[tuple[np.ndarray, np.ndarray]] = []
     few: list[tuple[np.ndarray, np.ndarray]] = []
@@ -99,8 +102,7 @@ def prepare(cache: Path, place: Path, sizes: list[int]) -> None:
     with (place / "vectors").open("wb") as stream:
         for start, end in pairwise(starts):
             block = drawn_around(real, len(real) + end - start, rng)[start - end :]
-            if not start:
-                block[: min(end, len(real))] = real[:end]
+            block[: len(real[start:end])] = real[start:end]
             block /= np.linalg.norm(block, axis=1, keepdims=True)
             stream.write(block.tobytes())
             ids, scores = np.arange(start, end), queries @ block.T
@@ -110,18 +112,26 @@ def prepare(cache: Path, place: Path, sizes: list[int]) -> None:
             if end in sizes:
                 right, chosen = merged(best), merged(few)
                 home = place / f"right-{end}.npz"
-                np.savez(home, queries=queries, plain=right, filtered=chosen)
+                about = {"queries": queries, "photographs": min(end, len(real))}
+                np.savez(home, plain=right, filtered=chosen, **about)
 
 
-def photographs(cache: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of real photographs, and of captions that ask."""
-    opened = Lab(cache)
+def photographs(cache: Path, index: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of real photographs in an order by chance, and of captions that ask."""
+    opened, rng = Lab(cache), np.random.default_rng(1)
     split = open_dataset("flickr8k").splits["test"]
-    images = opened.photographs("flickr8k", list(split.files or ()))
     form = CutBytes(projections.fitted(opened.encoder))
-    chosen = np.random.default_rng(1).choice(len(split.captions), QUERIES, False)
+    chosen = rng.choice(len(split.captions), QUERIES, False)
     texts = opened.texts([one_form(split.captions[place]) for place in chosen])
-    real, queries = form.turn(images), form.turn(texts)
+    if index is None:
+        real = form.turn(opened.photographs("flickr8k", list(split.files or ())))
+    else:
+        with Library.open(index, opened.encoder) as library:
+            ids = library.find()
+            starts = range(0, len(ids), MADE_AT_ONCE)
+            parts = [library.vectors(ids[start : start + MADE_AT_ONCE]) for start in starts]
+            real = rng.permutation(np.concatenate([form.turn(part) for part in parts]))
+    queries = form.turn(texts)
     real /= np.linalg.norm(real, axis=1, keepdims=True)
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     return real, queries
@@ -167,6 +177,7 @@ def measured(place: Path, size: int, name: str) -> dict[str, Any]:
     vectors = np.memmap(place / "vectors", np.float32, "r", shape=shape)
     with np.load(place / f"right-{size}.npz") as right:
         queries, plain, filtered = (right[key] for key in ("queries", "plain", "filtered"))
+        real = int(right["photographs"])
     home = place / f"{name}-{size}"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -182,6 +193,7 @@ def measured(place: Path, size: int, name: str) -> dict[str, Any]:
         _, times = asked(engine, queries[:SEARCHES], None)
     size_of = engine.bytes()
     figures: dict[str, Any] = {
+        "photographs": real,
         "build_s": round(built, 1),
         "bytes_a_vector": None if size_of is None else round(size_of / size),
         "p50_ms": round(float(np.percentile(times, 50)), 2),
