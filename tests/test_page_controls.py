@@ -156,6 +156,7 @@ def test_picked_pictures_are_exported(visit, address):
     )
     assert boxes[0]["bottom"] <= boxes[1]["top"]
     page.click("#toast button")
+    ready(seen, "#toast:has-text('Taken back')")
     with page.expect_download() as saved:
         page.click("#picked >> text=CSV")
     rows = list(csv.DictReader(io.StringIO(Path(saved.value.path()).read_text())))
