@@ -26,8 +26,9 @@ def calibration_of(retriever: Retriever) -> Calibration:
         return Calibration(
             fitted=False, why=_MISSING, conditions=None, doubts=[], default_risk=None, risks=[]
         )
-    conditions = policy.conditions
     size = retriever.library.count(None, "image")
+    policy = policy.for_size(size)
+    conditions = policy.conditions
     doubts = conditions.doubts(size, model=retriever.encoder.fingerprint)
     return Calibration(
         fitted=True,

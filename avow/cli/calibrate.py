@@ -70,6 +70,8 @@ def _state(retriever: "Retriever") -> dict[str, Any]:
     from avow.trust.policy import SHOWN
 
     policy = retriever.policy("text")
+    if policy is not None:
+        policy = policy.for_size(retriever.library.count(None, "image"))
     own = (retriever.model_folder / FILE).is_file()
     facts: dict[str, Any] = {
         "calibrated": None if policy is None else "index" if own else "model",

@@ -69,7 +69,7 @@ def judge(
 
     unwanted: the probability of each best item of a query that it shows what it leaves out.
     """
-    gallery = ranked.gallery
+    gallery, policy = ranked.gallery, policy.for_size(len(ranked.gallery))
     usual = None if gallery.usual is None else library.usual(ranked.first.ravel())
     summary = scores.summary(encoder.tau, usual, gallery.usual)
     vectors = np.stack([request.vector for request in requests])

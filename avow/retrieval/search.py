@@ -367,7 +367,7 @@ class Retriever:
             usual_items = self.library.usual(items)
             assert usual_items is not None
             evidence = evidence - usual_items.log_mean.mean(0)
-        query = of_queries([request])
+        query, policy = of_queries([request]), policy.for_size(len(gallery))
         return probability_of(policy, summary, first, items, evidence, query)
 
     def _uncertainty(self, scores: QueryScores) -> list[Uncertainty]:

@@ -137,6 +137,7 @@ def _reach(retriever: Retriever, style: Style, size: int) -> TrustReach:
         return TrustReach(asked, False, str(error))
     if policy is None:
         return TrustReach(asked, False, "Nothing is calibrated; answers are only ranked.")
+    policy = policy.for_size(size)
     doubts = policy.conditions.doubts(size, model=retriever.library.manifest["fingerprint"])
     risk = PICTURE_RISK if style == "picture" else policy.default_risk
     here = measured(policy, risk, size)

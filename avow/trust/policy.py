@@ -13,16 +13,14 @@ The verdict rule, refusal first, on one number, which does not depend on how man
     else  ->  "check"
 
 A policy for "right" (`fit_policy`), and those of earlier versions, have no `anything`: they
-refuse by `present` and answer by the hits shown.
-
-A policy holds for the model and the kind of queries it was fitted with (`Conditions`). It
-refuses another model, and reports other differences as doubts.
+refuse by `present` and answer by the hits shown. One fitted with another model (`Conditions`)
+is refused; other differences are reported as doubts.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -121,6 +119,8 @@ class Policy:
     """`anything` for names ("a dog"), where the policy was fitted with some."""
     level: Level | None = None
     """From the vector of a query to its level, where `anything_named` reads that."""
+    larger: "Policy | None" = None
+    """What judges galleries larger than any of this fit, where one was fitted for those."""
 
     @property
     def event(self) -> str:
@@ -137,6 +137,14 @@ class Policy:
         enough = min(0.5, max(coverage))
         answering = (risk for risk, one in zip(RISKS, coverage, strict=True) if one >= enough)
         return next(answering) if enough else RISKS[-1]
+
+    def for_size(self, gallery: int) -> "Policy":
+        """What judges a gallery of so many items: this policy, or `larger` as ticks move it."""
+        return self._larger if self.larger and gallery > self.conditions.largest else self
+
+    @cached_property
+    def _larger(self) -> "Policy":
+        return replace(cast(Policy, self.larger), line=self.line)
 
     def promised(
         self,
@@ -197,7 +205,7 @@ class Policy:
             judged,
             candidates=np.take_along_axis(order, judged.order, axis=1),
             uncertainty=uncertainty(evidence),
-            evidence=self._evidence(summary),
+            evidence={"K": int(summary.gallery.max()), "tau": self.tau, "evidence": self.kind},
         )
 
     def read(
@@ -338,9 +346,6 @@ class Policy:
         if self.anything is not None:
             return TEN
         return min(shown if self.among is None else self.among, len(self.answer))
-
-    def _evidence(self, summary: TopKSummary) -> dict[str, Any]:
-        return {"K": int(summary.gallery.max()), "tau": self.tau, "evidence": self.kind}
 
     def refuses(
         self,

@@ -1,6 +1,7 @@
 """Files of policies: one format to write, and those of earlier versions to read.
 
-    format 5    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 6    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 5    the same without a policy for larger galleries
     format 4    the same without the sizes of the galleries of held-out queries
     format 3    the same without a level
     format 2    the same without a judgement of the first ten together
@@ -25,14 +26,17 @@ from avow.trust.policy import SHOWN, Policy
 from avow.trust.probability import Line, Probability
 from avow.trust.risk_control import Promise
 
-FORMAT = 5
+FORMAT = 6
 
 
 def write(policy: Policy, path: Path) -> None:
     """Held-out probabilities are rounded to four decimals."""
+    write_document(path, {"format": FORMAT, **_content(policy)})
+
+
+def _content(policy: Policy) -> dict[str, Any]:
     held, promise = policy.held, policy.promise
-    content = {
-        "format": FORMAT,
+    return {
         "conditions": asdict(policy.conditions),
         "probability": policy.probability.to_dict(),
         "present": policy.present.to_dict(),
@@ -62,8 +66,8 @@ def write(policy: Policy, path: Path) -> None:
             "anything": None if held.anything is None else held.anything.tolist(),
             "sizes": None if held.sizes is None else held.sizes.tolist(),
         },
+        "larger": None if policy.larger is None else _content(policy.larger),
     }
-    write_document(path, content)
 
 
 def read(path: Path) -> Policy:
@@ -101,6 +105,7 @@ def _read(content: dict[str, Any]) -> Policy:
         float(content.get("spread", 1.0)),
         _line(content.get("line")),
         *_of_names(content),
+        None if content.get("larger") is None else _read(content["larger"]),
     )
 
 
