@@ -11,7 +11,8 @@ from avow.trust.calibration_queries import (
     in_other_shares,
     see_hits,
 )
-from avow.trust.fitting import behind, fit_search_policy
+from avow.trust.counting import behind
+from avow.trust.fitting import fit_search_policy
 from avow.trust.gallery_sampling import ScoredQueries
 from avow.trust.policy import Policy
 from avow.trust.top_k import summarise

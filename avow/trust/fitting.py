@@ -28,21 +28,13 @@ from avow.trust.calibration_queries import (
     sampled,
     share_without,
     thinned,
-    together,
 )
-from avow.trust.coherence import (
-    Behind,
-    behind_features,
-    fit_anything,
-    fit_tail,
-    log_odds,
-    measured_spread,
-)
+from avow.trust.coherence import fit_anything, log_odds
+from avow.trust.counting import counting
 from avow.trust.drawn_hits import DrawnHits
 from avow.trust.gallery_sampling import (
     SIZES,
     Hits,
-    ScoredQueries,
     collect_hits,
     draw_sizes,
     fit_hits,
@@ -56,14 +48,12 @@ from avow.trust.level import LEVEL
 from avow.trust.policy import MAX_FALSE_REFUSALS, SHOWN, Policy
 from avow.trust.probability import Probability, named
 from avow.trust.risk_control import Promise, promise
-from avow.trust.top_k import relative_evidence, summarise
 
 IN_SMALL = 0.08
 """Share of queries with something relevant that may be refused in small galleries."""
 GIVEN = "given probabilities"
 """What `Conditions.transferred` says where a user gave probabilities for matches."""
 _FAR = 0.001
-_TAIL = 64  # candidates behind the hits that each query teaches with, on average
 
 
 class FitOptions(TypedDict, total=False):
@@ -234,7 +224,7 @@ def _judging(policy: Policy, drawn: DrawnHits, max_false_refusals: float) -> Pol
     named = _fit_named(policy.probability, drawn)
     level = drawn.level if named is not None and LEVEL in named.names else None
     policy = replace(policy, anything_named=named, level=level)
-    policy = _with_number(policy, drawn.halved, drawn.seed)
+    policy = counting(policy, drawn.halved, drawn.seed)
     nothing = evenly([*drawn.unseen, *drawn.common[1]])
     nothing = share_without(nothing, drawn.held, drawn.share)
     return _checked(policy, drawn.held, nothing, max_false_refusals)
@@ -261,60 +251,6 @@ def _fit_named(probability: Probability, drawn: DrawnHits) -> Probability | None
 
 def _named(hits: Hits) -> Hits:
     return hits.only(np.flatnonzero(named(hits.first, hits.names)))
-
-
-def _with_number(
-    policy: Policy, halved: Sequence[tuple[CalibrationQueries, CalibrationQueries]], seed: int
-) -> Policy:
-    """The policy with what tells how many items fit, where there is anything behind hits."""
-    parts = [_behind(policy, one, seed) for one, _ in halved]
-    rows, fits, gallery, groups = (
-        np.concatenate([part[place] for part in parts]) for place in range(4)
-    )
-    if not fits.any() or fits.all():
-        return policy
-    tailed = replace(policy, tail=fit_tail(policy.event, rows, fits, gallery, groups))
-    expected, true = [], []
-    for _, other in halved:
-        some = other.only(sampled(len(other.words), seed))
-        summary, order = summarise(some.scored.asked())
-        reading = tailed.read(summary, some.words, some.common, level=some.level)
-        count = tailed.number(reading, behind(some.scored, order))
-        assert count is not None
-        expected.append(count.expected)
-        true.append(some.scored.match.sum(1))
-    return replace(
-        tailed, spread=measured_spread(np.concatenate(expected), np.concatenate(true))
-    )
-
-
-def behind(scored: ScoredQueries, order: Int[np.ndarray, "queries hits"]) -> Behind:
-    """All candidates behind the hits of queries with whole rows of similarities."""
-    evidence = scored.averaged / scored.tau
-    if scored.background is not None:
-        evidence = relative_evidence(scored.similarity, scored.background, scored.tau)
-    behind_hits = np.isfinite(evidence)
-    np.put_along_axis(behind_hits, order, False, axis=1)
-    last = np.take_along_axis(evidence, order[:, -1:], axis=1)
-    gap = last - np.where(behind_hits, evidence, last)
-    return Behind(gap, behind_hits, behind_hits.sum(1))
-
-
-def _behind(
-    policy: Policy, asking: CalibrationQueries, seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Features, truth, gallery sizes and groups of a sample of candidates behind the hits."""
-    some = asking.only(sampled(len(asking.words), seed))
-    summary, order = summarise(some.scored.asked())
-    features, words = policy.features(summary, some.words, some.common)
-    stated = -np.sort(-predict(policy.probability, features, summary.gallery), axis=1)
-    hits, _, _ = policy.anything_of(features, stated, summary.gallery, some.level)
-    others = behind(some.scored, order)
-    drawn = np.random.default_rng(seed).random(others.seen.shape) < _TAIL / others.seen.shape[1]
-    query, column = np.nonzero(others.seen & drawn)
-    rows = behind_features(hits[:, -1], others.gap, words)[query, column]
-    groups = together(some.scored.groups)[query]
-    return rows, some.scored.match[query, column], summary.gallery[query], groups
 
 
 def _checked(policy: Policy, held: Hits, nothing: Hits, share: float) -> Policy:

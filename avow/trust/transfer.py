@@ -29,7 +29,8 @@ from jaxtyping import Float
 from avow.core.logistic import expit
 from avow.trust.calibration_queries import DRAWS, CalibrationQueries, drawn_labels
 from avow.trust.coherence import behind_features, log_odds
-from avow.trust.fitting import behind, fit_search_policy
+from avow.trust.counting import behind
+from avow.trust.fitting import fit_search_policy
 from avow.trust.gallery_sampling import predict
 from avow.trust.policy import Policy
 from avow.trust.top_k import summarise

@@ -249,10 +249,10 @@ def engines() -> list[str]:
     return [
         "## Engines beside each other",
         "Vectors of 512 numbers: those of photographs as far as there are, as the column says, "
-        "and beyond them vectors drawn around theirs. Captions ask, one after the other and from 16 clients at once. The filter "
-        "leaves one item in ten. Every cell is a process of its own; memory is its peak, pages "
-        f"of mapped files counted and that of a server not. Graphs have {GRAPH['M']} links a "
-        f"vector, are made with {GRAPH['efConstruction']} candidates and asked with {REACH}. "
+        "and beyond them vectors drawn around theirs. Captions ask, one after the other and "
+        "from 16 clients at once. The filter leaves one item in ten. Every cell is a process "
+        "of its own; memory is its peak, pages of mapped files counted and that of a server "
+        f"not. Graphs have {GRAPH['M']} links a vector, are made with {GRAPH['efConstruction']} candidates and asked with {REACH}. "
         f"PostgreSQL may use {GRAPH_MEMORY} while it makes its graph. Bytes of a server are "
         "those on its disk; of the Milvus server with its log of what was written, and with "
         "parts that it merges while the cell is measured, whose graph it makes twice.",

@@ -44,7 +44,7 @@ from avow.study.short_queries import (
     with_article,
 )
 from avow.trust.coherence import behind_features
-from avow.trust.fitting import behind
+from avow.trust.counting import behind
 from avow.trust.gallery_sampling import ScoredQueries
 from avow.trust.policy import Policy
 from avow.trust.top_k import relative_evidence, summarise

@@ -3,8 +3,8 @@
     python -m benchmarks.speed.compact_vectors [--rows 10000000] [--width 512] [--cache DIR]
 
 Quality: the default model on Flickr8k test, R@1 as a search shows its hits, and the calibration
-error (ECE) of P of the first ten, for every `--vectors`. P states whether a picture fits, so the
-error is held against that: labels of `avow.study.relevance_labels`, each drawn with its
+error (ECE) of P of the first ten, for every `--vectors`. P states whether a picture fits, so
+the error is held against that: labels of `avow.study.relevance_labels`, each drawn with its
 probability. Held against the caption's own photograph alone it is larger, as others fit too; it
 is told as well. Speed: one query over rows of bytes, in turn with a
 plain pass over the same memory (the largest of its 64-bit words) in the same number of threads.
@@ -124,7 +124,7 @@ def judged(
     queries: Queries,
     fits: np.ndarray,
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """R@1 as shown, ECE of the first ten, and the verdicts. fits: captions × photographs."""
+    """R@1 as shown, ECE of the first ten, and the verdicts. fits: a row per caption."""
     words, common = count_words(queries.asked), commonness(queries.asked)
     stated, right, fitting, verdicts = [], [], [], []
     for start in range(0, len(queries.asked), AT_ONCE):
