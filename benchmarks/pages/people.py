@@ -2,7 +2,7 @@
 
 import statistics
 
-from benchmarks.pages import figures
+from benchmarks.pages import figures, large_galleries
 from benchmarks.pages.figures import Document, fraction, percent
 
 FILE, FIRST, TRAINED = "people", "first_answers", "papers/answers"
@@ -43,6 +43,7 @@ def render() -> str:
         small_galleries(figures.load(SMALL)["rows"]),
         "## Common things that are not there",
         common_absent(figures.load(COMMON)),
+        *large_galleries.section(),
         "## What experts said of the hits shown",
         "Captions of Flickr8k test and the hits shown for them that experts judged; each "
         "stands for the hits of its rank. Half of the judged images gave the curve of the "
@@ -82,7 +83,9 @@ def render() -> str:
             "python -m benchmarks.quality.first_answers",
             "python -m benchmarks.quality.run_answers FOLDER",
         ),
-        figures.source(FILE, SMALL, COMMON, CURVES, DEPTHS, NAMES, FIRST, TRAINED),
+        figures.source(
+            FILE, SMALL, COMMON, large_galleries.FILE, CURVES, DEPTHS, NAMES, FIRST, TRAINED
+        ),
     )
 
 

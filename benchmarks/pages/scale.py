@@ -252,7 +252,8 @@ def engines() -> list[str]:
         "and beyond them vectors drawn around theirs. Captions ask, one after the other and "
         "from 16 clients at once. The filter leaves one item in ten. Every cell is a process "
         "of its own; memory is its peak, pages of mapped files counted and that of a server "
-        f"not. Graphs have {GRAPH['M']} links a vector, are made with {GRAPH['efConstruction']} candidates and asked with {REACH}. "
+        f"not. Graphs have {GRAPH['M']} links a vector, are made with "
+        f"{GRAPH['efConstruction']} candidates and asked with {REACH}. "
         f"PostgreSQL may use {GRAPH_MEMORY} while it makes its graph. Bytes of a server are "
         "those on its disk; of the Milvus server with its log of what was written, and with "
         "parts that it merges while the cell is measured, whose graph it makes twice.",

@@ -70,7 +70,7 @@ class Asked:
         self.common = commonness(asked)
 
     def judged(self, policy: Policy, risk: float | None = None) -> Judgements:
-        return policy.judge(
+        return policy.for_size(self.match.shape[1]).judge(
             self.summary,
             self.words,
             common=self.common,

@@ -1,0 +1,72 @@
+"""Galleries larger than any of a fit are judged by another one, where a policy holds one."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from samples import refusal
+from test_calibrate import CLEAR, calibrated, open_at, place  # noqa: F401 (fixtures)
+
+from avow.api.calibration import calibration_of
+from avow.core.errors import WrongTrust
+from avow.retrieval.status import status_of
+from avow.trust.policy import Policy
+from avow.trust.probability import Line
+
+SMALL, LARGE = 100, 5000
+"""Largest galleries of the two fits; the index holds 200 pictures."""
+
+
+@pytest.fixture(scope="module")
+def policy(calibrated) -> Policy:  # noqa: F811
+    one = calibrated.policy
+    far = replace(one.conditions, smallest=SMALL, largest=LARGE)
+    near = replace(one.conditions, largest=SMALL)
+    return replace(one, conditions=near, larger=replace(one, conditions=far, spread=7.0))
+
+
+def test_the_size_of_the_gallery_decides(policy):
+    assert policy.for_size(SMALL) is policy
+    assert policy.for_size(SMALL + 1).conditions.largest == LARGE
+    assert policy.for_size(SMALL + 1) is policy.for_size(10 * LARGE)  # as its promises are kept
+    alone = replace(policy, larger=None)
+    assert alone.for_size(10 * LARGE) is alone
+
+
+def test_ticks_move_both(policy):
+    moved = replace(policy, line=Line(1.0, -0.5))
+    assert moved.for_size(LARGE).line == moved.line and policy.for_size(LARGE).line is None
+
+
+def test_a_file_keeps_both(policy, tmp_path):
+    policy.save(tmp_path / "trust.json")
+    again = Policy.load(tmp_path / "trust.json")
+    assert again.larger is not None and again.larger.spread == 7.0
+    assert again.conditions == policy.conditions
+    assert again.for_size(LARGE).conditions == policy.for_size(LARGE).conditions
+    assert again.for_size(LARGE).promised(0.1) == again.larger.promised(0.1)
+
+
+def test_what_is_wrong_inside_is_told(policy, tmp_path):
+    path = tmp_path / "trust.json"
+    policy.save(path)
+    content = json.loads(path.read_text())
+    content["larger"]["probability"]["weights"] = [1.0]
+    path.write_text(json.dumps(content))
+    assert "cannot be read" in refusal(lambda: Policy.load(path), WrongTrust)
+
+
+def test_a_search_takes_the_one_for_its_gallery(place, calibrated, policy):  # noqa: F811
+    before = calibrated.path.read_text()
+    try:
+        policy.save(calibrated.path)
+        retriever = open_at(place)
+        whole = retriever.search(CLEAR, k=3).how_many
+        part = retriever.search(CLEAR, k=3, where="name~red-0").how_many
+        told, offered = status_of(retriever), calibration_of(retriever)
+    finally:
+        calibrated.path.write_text(before)
+    assert (1 + whole.high) / (1 + whole.expected) == pytest.approx(7.0)
+    assert (1 + part.high) / (1 + part.expected) < 6.9  # 50 pictures, of the small fit
+    assert any(f"galleries of {SMALL} to {LARGE} pictures" in one.why for one in told.trust)
+    assert offered.conditions["largest"] == LARGE
