@@ -9,6 +9,7 @@ K is what the filter leaves.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -33,8 +34,8 @@ class Gallery:
     choice: Choice
     vectors: Float32[np.ndarray, "sample dim"]
     """Of the sampled items."""
-    usual: Float32[np.ndarray, " sample"] | None
-    """The log-evidence they usually get, mean of the views, where the index knows it."""
+    background: Background | None
+    """What is usual for them, where the index knows it."""
     missing: tuple[str, ...] = ()
     """Sentences on why the sample could not be read; then nothing is judged."""
 
@@ -46,10 +47,15 @@ class Gallery:
             vectors = np.ascontiguousarray(library.vectors(choice.sampled))
         except Unavailable as error:  # the hits may still be had, as they are far fewer
             return cls(choice, np.empty((0, library.dim), np.float32), None, (str(error),))
-        return cls(choice, vectors, None if usual is None else usual.log_mean.mean(0))
+        return cls(choice, vectors, usual)
 
     def __len__(self) -> int:
         return self.choice.count
+
+    @cached_property
+    def usual(self) -> Float32[np.ndarray, " sample"] | None:
+        """The log-evidence that the sampled items usually get, mean of the views."""
+        return None if self.background is None else self.background.log_mean.mean(0)
 
     @property
     def sampled(self) -> Int64[np.ndarray, " sample"]:
@@ -92,7 +98,7 @@ class QueryScores:
             sampled = queries @ gallery.vectors.T
         away = np.concatenate([hit_ids, np.tile(but, (len(hit_ids), 1))], 1) if but else hit_ids
         return cls(
-            _by_view(best, queries, views),
+            by_view(best, queries, views),
             sampled,
             gallery.left(away),
             len(gallery) - len(but),
@@ -152,7 +158,7 @@ def slices(
     return vectors.reshape(count, views, dim // views).swapaxes(0, 1)
 
 
-def _by_view(
+def by_view(
     vectors: Float32[np.ndarray, "queries items dim"],
     queries: Float32[np.ndarray, "queries dim"],
     views: int,

@@ -32,6 +32,7 @@ from avow.retrieval.request import (
     shown_hits,
     shown_places,
 )
+from avow.retrieval.sample_parts import Asked, number_by_parts
 from avow.trust.coherence import TEN
 from avow.trust.policy import Judgements, Policy
 from avow.trust.top_k import SHOWN
@@ -69,17 +70,23 @@ def judge(
 
     unwanted: the probability of each best item of a query that it shows what it leaves out.
     """
-    gallery, policy = ranked.gallery, policy.for_size(len(ranked.gallery))
+    gallery, small = ranked.gallery, policy
+    policy = small.for_size(len(gallery))
     usual = None if gallery.usual is None else library.usual(ranked.first.ravel())
     summary = scores.summary(encoder.tau, usual, gallery.usual)
     vectors = np.stack([request.vector for request in requests])
-    reading = policy.read(summary, *of_queries(requests), vectors)
+    words, common = of_queries(requests)
+    reading = policy.read(summary, words, common, vectors)
     risk, shown = requests[0].wanted_risk, min(requests[0].page.k, SHOWN, ranked.ids.shape[1])
     stated = partial(policy.judge, reading, risk=risk, model=encoder.fingerprint)
     every = stated(shown=SHOWN)
     # a policy without `one_of_first` judges by how many are shown
     page = stated(shown=shown) if every.one_of_first is None else every.among(shown)
-    number = policy.number(reading, scores.behind(summary, gallery.usual))
+    if policy is small:
+        number = policy.number(reading, scores.behind(summary, gallery.usual))
+    else:
+        asked = Asked(vectors, words, common, encoder.tau)
+        number = number_by_parts(small, reading, gallery, scores, asked, ranked.left_out)
     parts = []
     for place, request in enumerate(requests):
         both = every.of(place), page.of(place)

@@ -36,8 +36,9 @@ from avow.trust.probability import Line, Probability, fit_probability
 TEN = 10
 """The first hits that a verdict is about, however many are shown."""
 BEHIND = ("last hit", "gap", "log words", "gap x log words")
-INTERVAL = 0.8
-"""Of held-out queries, how many the interval holds."""
+INTERVAL, _WITHIN = 0.8, 1.2816
+"""Of held-out queries, how many the interval holds; and the standard deviations of a normal
+distribution that hold as much."""
 _MEANS = ("score", "relative", "unusual", "above bank")
 _LEAST = 1e-6
 
@@ -197,6 +198,21 @@ def fit_tail(
     return fit_probability(f"{event}, behind", BEHIND, rows, fits, gallery, groups)
 
 
+def each_behind(
+    stated: Float[np.ndarray, "queries hits"],
+    behind: Behind,
+    tail: Probability,
+    words: Int[np.ndarray, " queries"],
+) -> Float[np.ndarray, "queries behind"]:
+    """The probability of every candidate; never more than of the hits before it."""
+    queries, columns = behind.gap.shape
+    rows = behind_features(stated[:, -1], behind.gap, words).reshape(
+        queries * columns, len(BEHIND)
+    )
+    sizes = np.repeat(stated.shape[1] + behind.count, columns)
+    return np.minimum(tail(rows, sizes).reshape(queries, columns), stated[:, -1:])
+
+
 def number(
     stated: Float[np.ndarray, "queries hits"],
     behind: Behind,
@@ -206,20 +222,34 @@ def number(
     line: Line | None = None,
 ) -> Number:
     """How many items fit. stated: of all hits, best first. line: moves hits and all others."""
-    queries, columns = behind.gap.shape
-    rows = behind_features(stated[:, -1], behind.gap, words).reshape(
-        queries * columns, len(BEHIND)
-    )
-    sizes = np.repeat(stated.shape[1] + behind.count, columns)
-    each = tail(rows, sizes).reshape(queries, columns)
-    each = np.minimum(each, stated[:, -1:])  # never more probable than the hits before it
+    each = each_behind(stated, behind, tail, words)
+    return counted(stated, each, behind.seen, behind.count, spread, words, line)
+
+
+def counted(
+    stated: Float[np.ndarray, "queries hits"],
+    each: Float[np.ndarray, "queries behind"],
+    seen: Bool[np.ndarray, "queries behind"],
+    count: Int[np.ndarray, " queries"],
+    spread: float,
+    words: Int[np.ndarray, " queries"],
+    line: Line | None = None,
+) -> Number:
+    """The same from the probabilities of candidates of which `seen` stand for `count`.
+
+    The interval is as wide as `spread` says, and wider where few of many are seen.
+    """
     if line is not None:
         stated, each = line(stated, words), line(each, words)
-    counted = np.maximum(behind.seen.sum(1), 1)
-    total = stated.sum(1) + (each * behind.seen).sum(1) / counted * behind.count
-    low, high = (1 + total) / spread - 1, (1 + total) * spread - 1
-    most = stated.shape[1] + behind.count
-    return Number(total, np.maximum(low, 0), np.minimum(high, most))
+    looked_at = np.maximum(seen.sum(1), 1)
+    mean = (each * seen).sum(1) / looked_at
+    total = stated.sum(1) + mean * count
+    variance = (np.square(each - mean[:, None]) * seen).sum(1) / looked_at**2
+    unseen = np.maximum(1 - looked_at / np.maximum(count, 1), 0)
+    chance = _WITHIN * count * np.sqrt(variance * unseen) / (1 + total)
+    factor = np.exp(np.hypot(np.log(spread), chance))
+    low, high = (1 + total) / factor - 1, (1 + total) * factor - 1
+    return Number(total, np.maximum(low, 0), np.minimum(high, stated.shape[1] + count))
 
 
 def measured_spread(

@@ -6,30 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from avow.core.shapes import Int
-from avow.trust.calibration_queries import (
-    CalibrationQueries,
-    halved_queries,
-    sampled,
-    together,
-)
+from avow.trust.calibration_queries import CalibrationQueries, sampled, together
 from avow.trust.coherence import Behind, behind_features, fit_tail, measured_spread
-from avow.trust.drawn_hits import with_levels
 from avow.trust.gallery_sampling import ScoredQueries, predict
 from avow.trust.policy import Policy
 from avow.trust.top_k import relative_evidence, summarise
 
-_TAIL, _OF = 64, 8000
-"""Candidates behind the hits that each query teaches with, on average, of as many or fewer. Of
-more, the same share: each then stands for as many of those that are counted."""
-
-
-def count_again(policy: Policy, askings: Sequence[CalibrationQueries], seed: int = 0) -> Policy:
-    """The policy with its numbers fitted anew, from kinds of queries that it did not learn.
-
-    Those that it was fitted with stand first in `askings`, in their order then.
-    """
-    _, askings = with_levels(askings, seed)
-    return counting(policy, halved_queries(askings, 0, seed)[0], seed)
+_TAIL = 64  # candidates behind the hits that each query teaches with, on average
 
 
 def counting(
@@ -82,8 +65,7 @@ def _behind(
     stated = -np.sort(-predict(policy.probability, features, summary.gallery), axis=1)
     hits, _, _ = policy.anything_of(features, stated, summary.gallery, some.level)
     others = behind(some.scored, order)
-    share = _TAIL / min(others.seen.shape[1], _OF)
-    drawn = np.random.default_rng(seed).random(others.seen.shape) < share
+    drawn = np.random.default_rng(seed).random(others.seen.shape) < _TAIL / others.seen.shape[1]
     query, column = np.nonzero(others.seen & drawn)
     rows = behind_features(hits[:, -1], others.gap, words)[query, column]
     groups = together(some.scored.groups)[query]

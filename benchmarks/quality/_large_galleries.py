@@ -142,8 +142,7 @@ class Answers:
     ids: np.ndarray
     scores: QueryScores
     summary: TopKSummary
-    everyone: np.ndarray
-    """The usual log-evidence of the sampled items."""
+    gallery: Gallery
 
 
 def ask(
@@ -153,13 +152,12 @@ def ask(
     vectors, usual = photographs.vectors, photographs.usual
     count = len(vectors)
     sample = np.sort(np.random.default_rng(seed).permutation(count)[:SAMPLE])
-    everyone = usual.of(sample).log_mean.mean(0)
     choice = Choice(count, True, sample, None, "image", np.arange(count))
-    gallery = Gallery(choice, np.ascontiguousarray(vectors[sample]), everyone)
+    gallery = Gallery(choice, np.ascontiguousarray(vectors[sample]), usual.of(sample))
     ids = nearest(vectors, queries)
     scores = QueryScores.of(gallery, queries, vectors[ids], ids, encoder.views)
-    summary = scores.summary(encoder.tau, usual.of(ids.ravel()), everyone)
-    return Answers(ids, scores, summary, everyone)
+    summary = scores.summary(encoder.tau, usual.of(ids.ravel()), gallery.usual)
+    return Answers(ids, scores, summary, gallery)
 
 
 def nearest(vectors: np.ndarray, queries: np.ndarray) -> np.ndarray:

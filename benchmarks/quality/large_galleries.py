@@ -30,6 +30,8 @@ from avow.core.places import avow_home
 from avow.retrieval.commonness import commonness
 from avow.retrieval.forms import count_words, one_form
 from avow.retrieval.library import Library
+from avow.retrieval.sample_parts import Asked as SampleQueries
+from avow.retrieval.sample_parts import number_by_parts
 from avow.study import relevance_labels as fitting
 from avow.study.short_queries import object_names, with_article
 from avow.trust.coherence import Number
@@ -110,10 +112,15 @@ def main() -> None:
 
 def told(policy: Policy, seen: Answers, texts: Texts, match: np.ndarray, model: str) -> Told:
     """match: a row per query, a column per photograph of the gallery."""
-    policy = policy.for_size(int(seen.summary.gallery.max()))
+    small, policy = policy, policy.for_size(int(seen.summary.gallery.max()))
     reading = policy.read(seen.summary, texts.words, texts.common, texts.vectors)
     judged = policy.judge(reading, shown=SHOWN, model=model)
-    number = policy.number(reading, seen.scores.behind(seen.summary, seen.everyone))
+    if policy is small:
+        behind = seen.scores.behind(seen.summary, seen.gallery.usual)
+        number = policy.number(reading, behind)
+    else:
+        words = SampleQueries(texts.vectors, texts.words, texts.common, small.tau)
+        number = number_by_parts(small, reading, seen.gallery, seen.scores, words)
     assert number is not None
     first = np.take_along_axis(seen.ids, judged.order, 1)[:, :10]
     return Told(judged, number, np.take_along_axis(match, first, 1), match.sum(1))
