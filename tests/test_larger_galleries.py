@@ -74,3 +74,11 @@ def test_a_search_takes_the_one_for_its_gallery(place, calibrated, policy):  # n
     assert 0 == whole.how_many.low < whole.how_many.high < 100
     assert any(f"galleries of {SMALL} to {LARGE} pictures" in one.why for one in told.trust)
     assert offered.conditions["largest"] == LARGE
+
+
+def test_far_beyond_what_was_measured_nothing_is_promised(policy):
+    assert policy.held is not None
+    most = int(policy.held.sizes.max())
+    assert policy.promised(0.5, size=4 * most).threshold is not None
+    beyond = policy.promised(0.5, size=4 * most + 1)
+    assert beyond.threshold is None and f"only up to {most}" in beyond.reason

@@ -275,4 +275,4 @@ def test_a_promise_holds_for_galleries_of_this_size_too(policy):
                 assert both.threshold is None
             else:
                 assert both.threshold == max(here, every.threshold)
-        assert policy.promised(risk, size=7) == policy.promised(risk, size=9000)
+        assert policy.promised(risk, size=7) == policy.promised(risk, size=900)

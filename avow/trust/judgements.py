@@ -155,10 +155,18 @@ class HeldOut:
         """What holds for answers of which `among` hits are looked at.
 
         size: of the gallery. What holds for all sizes together must hold for this one, too,
-        where that was measured: the same share of wrong answers is reached elsewhere.
+        where that was measured: the same share of wrong answers is reached elsewhere. Far
+        beyond all that was measured, nothing can be promised.
         """
         every = np.full(len(self.groups), True)
         made = self._promise(event, risk, among, delta, every)
+        if size is not None and self.sizes is not None:
+            most = int(self.sizes.max())
+            if size > FAR_BEYOND * most:
+                reason = (
+                    f"galleries like this one of {size} were not measured, only up to {most}"
+                )
+                return replace(made, threshold=None, answered=0, wrong=0, reason=reason)
         near = None if size is None or made.threshold is None else self.near(size)
         if near is None:
             return made

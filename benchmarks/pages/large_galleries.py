@@ -26,9 +26,8 @@ def section() -> list[str]:
         "one, as a geometric mean, and how often the interval holds it (it is made for four in "
         "five). Before: the fit for smaller galleries, stretched.",
         table(kept["rows"]),
-        "How many there are of what is rare is stated too high in the largest galleries: the "
-        "tail behind the hits is learnt from names that hundreds of photographs show. Lists of "
-        "objects name what is tiny or half hidden, which queries seldom mean.",
+        "How many there are is stated too high for what is rare, as only a sample is looked "
+        "at, and too low for objects: lists name what is tiny or half hidden, too.",
         figures.command("python -m benchmarks.quality.large_galleries INDEX"),
     ]
 

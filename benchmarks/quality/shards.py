@@ -70,7 +70,8 @@ class Setting:
         )
         one = slice(query, query + 1)
         words, common, vectors = self.words[one], self.common[one], self.vectors[one]
-        told = self.policy.judge(summary, words, common=common, vectors=vectors, strict=False)
+        policy = self.policy.for_size(gallery)
+        told = policy.judge(summary, words, common=common, vectors=vectors, strict=False)
         return float(told.probability[0, 0]), str(told.verdicts[0])
 
 
