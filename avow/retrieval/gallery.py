@@ -108,7 +108,7 @@ class QueryScores:
         self,
         tau: float,
         usual: Background | None,
-        everyone: Float[np.ndarray, " sample"] | None,
+        everyone: Float[np.ndarray, "*queries sample"] | None,
     ) -> TopKSummary:
         """As trust reads it.
 
@@ -127,7 +127,7 @@ class QueryScores:
         )
 
     def behind(
-        self, summary: TopKSummary, everyone: Float[np.ndarray, " sample"] | None
+        self, summary: TopKSummary, everyone: Float[np.ndarray, "*queries sample"] | None
     ) -> Behind:
         """The sampled items behind the hits; they stand for all that are."""
         evidence = self.sampled / summary.tau

@@ -45,37 +45,45 @@ def number_by_parts(
     if reading.agreed is None or policy.tail is None:
         return None
     hits = reading.agreed[0]
-    each = np.zeros(scores.sampled.shape)
     inside = np.flatnonzero(~np.isin(gallery.sampled, left_out))
-    for start in range(PARTS):
-        some = inside[start::PARTS]
-        each[:, some] = _judged(policy, gallery, scores, some, asked)
+    # parts of one size, so that all are judged at once; up to three items are not looked at
+    parts = inside[: len(inside) // PARTS * PARTS].reshape(-1, PARTS).T
+    each, seen = np.zeros(scores.sampled.shape), np.zeros(scores.left.shape, bool)
+    seen[:, parts.ravel()] = scores.left[:, parts.ravel()]
+    judged = _judged(policy, gallery, scores, parts, asked)
+    each[:, parts.ravel()] = np.minimum(judged, hits[:, -1:])
     count = np.full(len(hits), max(scores.gallery - hits.shape[1], 0))
-    each = np.minimum(each, hits[:, -1:])
-    return counted(hits, each, scores.left, count, policy.spread, asked.words, policy.line)
+    return counted(hits, each, seen, count, policy.spread, asked.words, policy.line)
 
 
 def _judged(
     policy: Policy,
     gallery: Gallery,
     scores: QueryScores,
-    some: Int[np.ndarray, " some"],
+    parts: Int[np.ndarray, "parts some"],
     asked: Asked,
-) -> Float[np.ndarray, "queries some"]:
-    """P of some sampled items, as a gallery of their own."""
-    means, background = scores.sampled[:, some], gallery.background
+) -> Float[np.ndarray, "queries every"]:
+    """P of the sampled items of all parts, each part a gallery of its own."""
+    queries, (number, size) = len(asked.words), parts.shape
+    items = np.tile(parts, (queries, 1))  # a row per query and part
+    means = scores.sampled[:, parts].reshape(-1, size)
     order = np.argsort(-means, axis=1, kind="stable")[:, :SHOWN]
     others = np.ones(means.shape, bool)
     np.put_along_axis(others, order, False, 1)
-    best = by_view(gallery.vectors[some[order]], asked.vectors, len(scores.best))
-    part = QueryScores(best, means, others, len(some))
-    usual = None if gallery.usual is None else gallery.usual[some]
-    first = None if background is None else background.of(some[order].ravel())
-    summary = part.summary(asked.tau, first, usual)
-    reading = policy.read(summary, asked.words, asked.common, asked.vectors)
+    first = np.take_along_axis(items, order, 1)
+    vectors = np.repeat(asked.vectors, number, 0)
+    best = by_view(gallery.vectors[first], vectors, len(scores.best))
+    part = QueryScores(best, means, others, size)
+    background = gallery.background
+    usual = None if gallery.usual is None else gallery.usual[items]
+    known = None if background is None else background.of(first.ravel())
+    summary = part.summary(asked.tau, known, usual)
+    words = np.repeat(asked.words, number)
+    common = None if asked.common is None else np.repeat(asked.common, number)
+    reading = policy.read(summary, words, common, vectors)
     assert reading.agreed is not None and policy.tail is not None
     hits = reading.agreed[0]
-    each = each_behind(hits, part.behind(summary, usual), policy.tail, asked.words)
+    each = each_behind(hits, part.behind(summary, usual), policy.tail, words)
     by_probability = np.argsort(-reading.stated, axis=1, kind="stable")
     np.put_along_axis(each, np.take_along_axis(order, by_probability, 1), hits, 1)
-    return each
+    return each.reshape(queries, number * size)

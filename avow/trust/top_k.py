@@ -213,14 +213,15 @@ def summarise_best(
     tau: float = 0.05,
     *,
     usual_best: HubStatistics | None = None,
-    usual_sample: Float[np.ndarray, " sample"] | None = None,
+    usual_sample: Float[np.ndarray, "*queries sample"] | None = None,
     shown: int = SHOWN,
 ) -> TopKSummary:
     """Summary of queries of which only the top k and a sample are known.
 
     best: in order of their mean over views. sampled: that mean, for the sample. left: which
     sampled items are not among the best. usual_best, usual_sample: what is usual for them,
-    where the gallery keeps it; of the sample, the usual log-evidence, mean of the views.
+    where the gallery keeps it; of the sample, of all queries or of each, the usual
+    log-evidence, mean of the views.
     """
     queries, k = best.shape[1:]
     mean, spread = sampled.mean(-1), sampled.std(-1)
