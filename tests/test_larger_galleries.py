@@ -3,15 +3,22 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from samples import refusal
 from test_calibrate import CLEAR, calibrated, open_at, place  # noqa: F401 (fixtures)
 
 from avow.api.calibration import calibration_of
 from avow.core.errors import WrongTrust
+from avow.retrieval import sample_parts
+from avow.retrieval.commonness import commonness
+from avow.retrieval.forms import count_words
+from avow.retrieval.gallery import Gallery, QueryScores
+from avow.retrieval.sample_parts import PARTS, Asked
 from avow.retrieval.status import status_of
 from avow.trust.policy import Policy
 from avow.trust.probability import Line
+from avow.trust.top_k import SHOWN
 
 SMALL, LARGE = 100, 5000
 """Largest galleries of the two fits; the index holds 200 pictures."""
@@ -82,3 +89,31 @@ def test_far_beyond_what_was_measured_nothing_is_promised(policy):
     assert policy.promised(0.5, size=4 * most).threshold is not None
     beyond = policy.promised(0.5, size=4 * most + 1)
     assert beyond.threshold is None and f"only up to {most}" in beyond.reason
+
+
+def test_every_part_is_judged_as_a_gallery_of_its_own(place, calibrated):  # noqa: F811
+    """All at once, beside one after the other by what small galleries are counted with."""
+    retriever, policy = open_at(place), calibrated.policy
+    library, encoder = retriever.library, retriever.encoder
+    gallery, texts = Gallery.of(library, None, "image"), [CLEAR, "a red thing"]
+    asked = Asked(
+        encoder.encode_texts(texts), count_words(texts), commonness(texts), encoder.tau
+    )
+    ids = library.search(asked.vectors, SHOWN)[0]
+    best, views = library.vectors(ids.ravel()).reshape(*ids.shape, -1), encoder.views
+    scores = QueryScores.of(gallery, asked.vectors, best, ids, views)
+    parts = np.arange(len(gallery)).reshape(-1, PARTS).T
+    together = sample_parts._judged(policy, gallery, scores, parts, asked)
+    for part, judged in zip(parts, np.split(together, PARTS, axis=1), strict=True):
+        some = gallery.sampled[part]
+        choice = replace(gallery.choice, count=len(part), sampled=some, ids=some)
+        usual = gallery.background
+        own = Gallery(choice, gallery.vectors[part], None if usual is None else usual.of(part))
+        order = np.argsort(-scores.sampled[:, part], axis=1, kind="stable")[:, :SHOWN]
+        first = gallery.vectors[part][order]
+        alone = QueryScores.of(own, asked.vectors, first, some[order], views)
+        known = None if usual is None else usual.of(part[order].ravel())
+        summary = alone.summary(encoder.tau, known, own.usual)
+        reading = policy.read(summary, asked.words, asked.common, asked.vectors)
+        number = policy.number(reading, alone.behind(summary, own.usual))
+        np.testing.assert_allclose(judged.sum(1), number.expected, rtol=1e-5)
