@@ -87,11 +87,20 @@ def test_what_a_risk_costs_is_told_for_galleries_of_this_size():
         f"Answers {few.coverage:.0%} of questions over 20 to 60 pictures; {few.wrong:.0%} of "
         "these answers were wrong."
     ).replace("%", " %")
-    beyond = cost(policy, 0.1, 100_000, "questions in words")
-    assert beyond.startswith(
-        "Nothing was measured over about 100,000 pictures; over 20 to 1,894"
-    )
+    beyond = cost(policy, 0.1, 5000, "questions in words")
+    assert beyond.startswith("Nothing was measured over about 5,000 pictures; over 20 to 1,894")
+    assert "cannot be promised" in cost(policy, 0.1, 100_000)
     assert "cannot be promised" in cost(policy, 0.01, 30)
+
+
+def test_large_galleries_have_a_fit_of_their_own():
+    policy = Policy.load(packaged_folder() / "trust-text.json")
+    assert policy.for_size(1894) is policy
+    larger = policy.for_size(1895)
+    assert larger.conditions.model == policy.conditions.model
+    assert larger.conditions.largest > 50_000
+    assert measured(larger, 0.1, 20_000) is not None
+    assert "cannot be promised" in cost(larger, 0.1, 10**6)
 
 
 def test_vectors_give_similarities(encoder):
