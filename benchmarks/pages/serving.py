@@ -22,9 +22,8 @@ def render() -> str:
         "server that was killed is the time of its start.",
         *parts,
         figures.command("python -m benchmarks.serving.topology FOLDER"),
-        f"The machine had other work: its load was {number(found['load_before'], 1)} on "
-        f"{found['machine']['cores']} cores before the run, so the times are longer and the "
-        "requests fewer than on a machine of one's own.",
+        f"Servers, clients, database and proxy share {found['machine']['cores']} cores, whose "
+        f"load was {number(found['load_before'], 1)} before the run.",
         "## Many clients of one server",
         "Searches by words that wait for their turn are answered in one pass, up to "
         "sixteen of them. Servers with and without that take turns; clients ask captions over "

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable
 from http.client import HTTPConnection
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -24,6 +23,7 @@ from urllib.parse import urlencode, urlsplit
 import numpy as np
 import torch
 
+from avow.data.readers.sample import CAPTIONS
 from avow.retrieval.search import Retriever
 from benchmarks._report import keep
 
@@ -127,7 +127,7 @@ def measure(ask: Ask, count: int) -> dict[str, dict[str, float]]:
 
 def sentences() -> list[str]:
     """The captions of the packaged sample."""
-    content: Any = json.loads((files("avow") / "data" / "sample_captions.json").read_text())
+    content: Any = json.loads(CAPTIONS.read_text())
     rows = content.values() if isinstance(content, dict) else content
     return [text for row in rows for text in row]
 
