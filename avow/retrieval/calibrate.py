@@ -252,6 +252,7 @@ def _crossed(
 
 def _judged(policy: Policy, asking: CalibrationQueries, model: str) -> _Judged:
     summary, order = summarise(asking.scored.asked())
+    policy = policy.for_size(len(asking.scored.match[0]))
     rulings = {
         risk: policy.judge(
             summary,
