@@ -27,7 +27,9 @@ def section() -> list[str]:
         "five). Before: the fit for smaller galleries, stretched.",
         table(kept["rows"]),
         "How many there are is stated too high for what is rare, as only a sample is looked "
-        "at, and too low for objects: lists name what is tiny or half hidden, too.",
+        "at, and too low for objects: lists name what is tiny or half hidden, too. The way of "
+        "counting was chosen among seven on these photographs, so its figures are no "
+        "independent test ([notes](../notes/trust.md)).",
         figures.command("python -m benchmarks.quality.large_galleries INDEX"),
     ]
 
