@@ -16,9 +16,10 @@ def section() -> list[str]:
     kept = figures.load(FILE)
     return [
         "## Among tens of thousands",
-        "Photographs and queries that no policy was fitted on: the test splits and half of "
-        "COCO's train photographs, with which the model was trained, though with none of these "
-        f"queries; means of {len(kept['seeds'])} drawn galleries. Absent objects: every second "
+        "Photographs that no policy was fitted on: the test splits, and half of COCO's train "
+        "photographs, with which the model was trained. Captions are of the test splits. Names "
+        "are not new: the fit asked the same objects over the other half, and the model learnt "
+        f"them and ImageNet's. Means of {len(kept['seeds'])} drawn galleries. Absent objects: every second "
         "one, in the same galleries without all photographs that list it. Rare names: those no "
         "training caption says, with ImageNet's photographs among the others and without. "
         "Captions: most have their own photograph in no smaller gallery. One of ten: that one "

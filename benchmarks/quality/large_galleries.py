@@ -3,10 +3,12 @@
     python -m benchmarks.quality.large_galleries INDEX [--cache DIR]
 
 INDEX holds COCO's train2017, Flickr8k and ImageNet's validation photographs, as `avow index`
-makes it with the default model. Everything here is of photographs and queries that no policy
-was fitted on (`benchmarks.quality._large_galleries`): the test splits, and the half of COCO's
-train photographs that only checks. The model was trained with photographs of that half, and
-with none of the queries.
+makes it with the default model. No policy was fitted on these photographs
+(`benchmarks.quality._large_galleries`): the test splits, and the half of COCO's train
+photographs that only checks. Captions are of the test splits, too. Names are not new: the 80
+objects were asked over the other half when the policy was fitted, and ImageNet's when the
+part for smaller galleries was; and the model was trained with both, with photographs of
+that half, and with four of five of ImageNet's.
 
 Asked: names of COCO's 80 objects, whose lists are complete, in galleries with what they name
 and in the same galleries without it; names of ImageNet's classes that no training caption of
@@ -166,7 +168,7 @@ def rare_names(
 ) -> dict[str, Any]:
     """Names of ImageNet's classes, with their photographs and without."""
     number = {with_article(name): place for place, name in enumerate(imagenet_names())}
-    names = absent_larger()[1::2]  # the others helped to fit
+    names = absent_larger()[1::2]  # the others were for trials
     texts, classes = Texts.of(lab, names), np.array([number[name] for name in names])
     pictures = imagenet(index, lab)
     theirs, listed = known.of(list(pictures)), list(side.objects)
