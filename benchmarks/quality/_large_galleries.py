@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from avow.audit.parts import Pairs
 from avow.blocks.imagenet_names import imagenet_names
 from avow.core.background import Background
 from avow.core.contracts import Split
@@ -24,6 +25,7 @@ from avow.retrieval.library import Library
 from avow.retrieval.open_index import Choice
 from avow.study.short_queries import absent_names, read_objects, with_article
 from avow.trust.top_k import SHOWN, TopKSummary
+from benchmarks.quality.people import together
 
 CAPTIONS = 4
 """Of a photograph, at least: of one with fewer, much is not said that it shows."""
@@ -112,27 +114,8 @@ def side_of(name: str) -> int:
 
 def some_of(split: Split, kept: np.ndarray) -> Split:
     """The photographs of a split that a mask keeps, with their captions."""
-    chosen = np.flatnonzero(kept)
-    place = np.full(len(kept), -1)
-    place[chosen] = np.arange(len(chosen))
-    rows = np.flatnonzero(place[split.image_of] >= 0)
-    return Split(
-        tuple(split.image_ids[one] for one in chosen),
-        tuple(split.captions[row] for row in rows),
-        place[split.image_of[rows]],
-    )
-
-
-def together(splits: Sequence[Split]) -> Split:
-    """Several splits as one gallery."""
-    starts = np.cumsum([0, *(len(split.image_ids) for split in splits)])
-    return Split(
-        tuple(image for split in splits for image in split.image_ids),
-        tuple(caption for split in splits for caption in split.captions),
-        np.concatenate(
-            [one.image_of + start for one, start in zip(splits, starts[:-1], strict=True)]
-        ),
-    )
+    pairs = Pairs.of(split, np.flatnonzero(kept))
+    return Split(pairs.image_ids, pairs.captions, pairs.image_of)
 
 
 @dataclass(frozen=True)
