@@ -117,3 +117,15 @@ def test_every_part_is_judged_as_a_gallery_of_its_own(place, calibrated):  # noq
         reading = policy.read(summary, asked.words, asked.common, asked.vectors)
         number = policy.number(reading, alone.behind(summary, own.usual))
         np.testing.assert_allclose(judged.sum(1), number.expected, rtol=1e-5)
+
+
+def test_the_same_items_are_dealt_alike_however_a_store_numbers_them():
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((101, 8)).astype(np.float32)
+    inside, moved = np.flatnonzero(np.arange(101) % 10), rng.permutation(101)
+    there = np.argsort(moved)  # of every item in the other store
+    parts = sample_parts._dealt(vectors, inside)
+    assert parts.shape == (PARTS, len(inside) // PARTS) and np.isin(parts, inside).all()
+    assert len(np.unique(parts)) == parts.size
+    other = sample_parts._dealt(vectors[moved], np.sort(there[inside]))
+    np.testing.assert_array_equal(moved[other], parts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from avow.core.shapes import Float, Int
+from avow.core.shapes import Float, Float32, Int, Int64
 from avow.retrieval.gallery import Gallery, QueryScores, by_view
 from avow.trust.coherence import Number, counted, each_behind
 from avow.trust.judgements import Reading
@@ -46,14 +46,24 @@ def number_by_parts(
         return None
     hits = reading.agreed[0]
     inside = np.flatnonzero(~np.isin(gallery.sampled, left_out))
-    # parts of one size, so that all are judged at once; up to three items are not looked at
-    parts = inside[: len(inside) // PARTS * PARTS].reshape(-1, PARTS).T
+    parts = _dealt(gallery.vectors, inside)
     each, seen = np.zeros(scores.sampled.shape), np.zeros(scores.left.shape, bool)
     seen[:, parts.ravel()] = scores.left[:, parts.ravel()]
     judged = _judged(policy, gallery, scores, parts, asked)
     each[:, parts.ravel()] = np.minimum(judged, hits[:, -1:])
     count = np.full(len(hits), max(scores.gallery - hits.shape[1], 0))
     return counted(hits, each, seen, count, policy.spread, asked.words, policy.line)
+
+
+def _dealt(
+    vectors: Float32[np.ndarray, "sample dim"], inside: Int64[np.ndarray, " some"]
+) -> Int64[np.ndarray, "parts share"]:
+    """Parts of one size, so that all are judged at once; up to three items are left out.
+
+    Dealt by what the items are, as their numbers, and so their order, are each store's own.
+    """
+    inside = inside[np.argsort(vectors[inside, 0], kind="stable")]
+    return inside[: len(inside) // PARTS * PARTS].reshape(-1, PARTS).T
 
 
 def _judged(
