@@ -47,6 +47,8 @@ class Wanted:
     average: str = "similarity"
     seconds: float = 0
     """Of the whole GPU; a run that shares it takes longer."""
+    fold: int = 0
+    """Images of a fold that it is tested in, too; 0: in the whole split alone."""
 
     def result(self, out: Path) -> Path:
         """Short, of letters, digits and hyphens alone: not every transfer takes others."""
@@ -68,6 +70,7 @@ def read_queue(path: Path = QUEUE) -> list[Wanted]:
             tuple(entry.get("together", ())),
             entry.get("average", "similarity"),
             entry.get("seconds", 0),
+            entry.get("fold", 0),
         )
         for entry in json.loads(path.read_text("utf-8"))["runs"]
         for seed in entry["seeds"]
@@ -248,7 +251,7 @@ def make(wanted: Wanted, chosen: argparse.Namespace) -> None:
     """One run to its last figure; the result is written after every step."""
     from benchmarks.quality import _afterwards
 
-    chosen.here = True  # this process is the run's own
+    chosen.here, chosen.fold = True, wanted.fold  # this process is the run's own
     path = wanted.result(chosen.out)
     run = chosen.runs / wanted.task.folder
     result: dict[str, Any]
