@@ -49,6 +49,8 @@ class Wanted:
     """Of the whole GPU; a run that shares it takes longer."""
     fold: int = 0
     """Images of a fold that it is tested in, too; 0: in the whole split alone."""
+    precision: str = ""
+    """Of products when it is tested, where not that of the call."""
 
     def result(self, out: Path) -> Path:
         """Short, of letters, digits and hyphens alone: not every transfer takes others."""
@@ -71,6 +73,7 @@ def read_queue(path: Path = QUEUE) -> list[Wanted]:
             entry.get("average", "similarity"),
             entry.get("seconds", 0),
             entry.get("fold", 0),
+            entry.get("precision", ""),
         )
         for entry in json.loads(path.read_text("utf-8"))["runs"]
         for seed in entry["seeds"]
@@ -252,6 +255,7 @@ def make(wanted: Wanted, chosen: argparse.Namespace) -> None:
     from benchmarks.quality import _afterwards
 
     chosen.here, chosen.fold = True, wanted.fold  # this process is the run's own
+    chosen.precision = wanted.precision or chosen.precision
     path = wanted.result(chosen.out)
     run = chosen.runs / wanted.task.folder
     result: dict[str, Any]
