@@ -28,6 +28,9 @@ LARGEST_SHARE = 0.8
 """Of relevant items in the galleries of `in_other_shares`."""
 FEWEST, SMALLEST = 3, 40
 """Relevant items that such a query has, and items that such a gallery has, at least."""
+NAME, COMMON = "name", "common name"
+"""Styles of names. Those of `COMMON` are asked over further items, with what they name and
+without it; they teach when what is common is absent, and are not held out."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class CalibrationQueries:
     """The queries as the model reads them; needed for levels."""
     level: Float[np.ndarray, " queries"] | None = None
     """The level of every query (`trust.drawn_hits`), by a regression that did not see it."""
+
+    @property
+    def taken_away(self) -> bool:
+        """Whether each query is asked where everything relevant was taken away, too."""
+        return self.complete and not self.apart
 
     def only(self, chosen: Int[np.ndarray, " some"]) -> "CalibrationQueries":
         """Some of the queries over the same candidates."""
@@ -88,7 +96,7 @@ def halved_queries(
     halved = [two_halves(asking, seed + number) for number, asking in enumerate(askings)]
     source = list(range(len(halved)))
     for number, (one, other) in enumerate(halved[:]):
-        if other_shares and one.style == "name":
+        if other_shares and one.style in (NAME, COMMON):
             own = in_other_shares(one, other_shares, seed + 2 * number)
             held = in_other_shares(other, other_shares, seed + 2 * number + 1)
             if len(own.words) and len(held.words):
@@ -107,7 +115,7 @@ def halves_without(
             without_relevant(other, seed + 2 * number + 1),
         )
         for number, (one, other) in enumerate(halved)
-        if one.complete and not one.apart
+        if one.taken_away
     ]
 
 

@@ -16,7 +16,9 @@ from jaxtyping import Float
 
 from avow.core.errors import BadData
 from avow.trust.calibration_queries import (
+    COMMON,
     FEWEST,
+    NAME,
     NOTHING_THERE,
     TAKEN_AWAY,
     CalibrationQueries,
@@ -57,7 +59,7 @@ class DrawnHits:
     """Of the first halves, where nothing is."""
     unseen: list[Hits]
     common: tuple[list[Hits], list[Hits]]
-    """Of both halves of what is common, where it was taken away."""
+    """Of both halves of what is common, where it was taken away; held out is what is asked."""
     share: float
     """Of queries that nothing is relevant to."""
     seed: int
@@ -90,18 +92,21 @@ class DrawnHits:
             ]
 
         fitted = evenly(see(there, 0, False))
-        asked = [n for n in there if halved[n][0].style != RARE] or there
+        asked = [n for n in there if halved[n][0].style not in (RARE, COMMON)] or there
         held = evenly(see(asked, 1, False), HELD // len(asked))
         without, unseen = see(away, 0, True), see(away, 1, True)
         share = TAKEN_AWAY if away == there else NOTHING_THERE
         if away != there:
-            shared = [n for n in there if not halved[n][0].apart]
-            for side, hits in ((0, without), (1, unseen)):
+            for side, numbers, hits in ((0, there, without), (1, asked, unseen)):
                 hits += [
                     missed_hits(halved[n][side], sizes, seed, 2 * n + side, CANDIDATES)
-                    for n in shared
+                    for n in numbers
+                    if not halved[n][0].apart
                 ]
-        common = hits_without(halved, seed, CANDIDATES)
+        learnt, checked = hits_without(halved, seed, CANDIDATES)
+        complete = [n for n, (one, _) in enumerate(halved) if one.taken_away]
+        checked = [hits for n, hits in zip(complete, checked, strict=True) if n in asked]
+        common = learnt, checked
         return cls(halved, level, fitted, held, without, unseen, common, share, seed)
 
 
@@ -127,7 +132,7 @@ def known_levels(askings: Sequence[CalibrationQueries]) -> dict[str, float]:
     seen: dict[str, list[float]] = {}
     for asking in askings:
         scored = asking.scored
-        if asking.style != "name" or scored.background is None:
+        if asking.style not in (NAME, COMMON) or scored.background is None:
             continue
         evidence = relative_evidence(scored.similarity, scored.background, scored.tau)
         for text, each, fits in zip(asking.texts, evidence, scored.match, strict=False):

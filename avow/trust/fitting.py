@@ -51,6 +51,9 @@ from avow.trust.risk_control import Promise, promise
 
 IN_SMALL = 0.08
 """Share of queries with something relevant that may be refused in small galleries."""
+TAKEN = 0.4
+"""Share of common things, taken away, in what is absent when names are judged. With .5 fewer
+of them are answered, with .3 fewer of the rare names that nothing shows."""
 GIVEN = "given probabilities"
 """What `Conditions.transferred` says where a user gave probabilities for matches."""
 _FAR = 0.001
@@ -234,16 +237,20 @@ def _fit_named(probability: Probability, drawn: DrawnHits) -> Probability | None
     """`anything` for names alone, where there are other queries too.
 
     Whether a name's best hits are of what it names shows in other numbers than whether one of
-    a caption's is. Where common things were taken away, they are half of what is absent.
+    a caption's is. Where common things were taken away, they are `TAKEN` of what is absent.
     """
     there, without = _named(drawn.fitted), _named(evenly(drawn.without))
     if not 0 < len(there.gallery) < len(drawn.fitted.gallery) or not len(without.gallery):
         return None
     if drawn.common[0]:
         common = _named(Hits.join(drawn.common[0]))
-        half = min(len(common.gallery), len(without.gallery))
+        most = min(len(common.gallery) / TAKEN, len(without.gallery) / (1 - TAKEN))
+        parts = ((without, 1 - TAKEN), (common, TAKEN))
         without = Hits.join(
-            [one.only(sampled(len(one.gallery), drawn.seed, half)) for one in (without, common)]
+            [
+                one.only(sampled(len(one.gallery), drawn.seed, int(share * most)))
+                for one, share in parts
+            ]
         )
     nothing = share_without(without, there, drawn.share)
     return fit_anything(probability, Hits.join([there, nothing]), with_level=True)

@@ -2,13 +2,12 @@
 
 import statistics
 
-from benchmarks.pages import figures, large_galleries
+from benchmarks.pages import common_things, figures, large_galleries
 from benchmarks.pages.figures import Document, fraction, percent
 
 FILE, FIRST, TRAINED = "people", "first_answers", "papers/answers"
 SMALL, CURVES, DEPTHS = "small_galleries", "label_curves", "first_k"
 NAMES = "single_names"
-COMMON = "common_absent"
 GALLERIES = {
     "flickr8k": "Flickr8k test",
     "coco": "COCO test, a part",
@@ -42,7 +41,7 @@ def render() -> str:
         "## Among a few dozen pictures",
         small_galleries(figures.load(SMALL)["rows"]),
         "## Common things that are not there",
-        common_absent(figures.load(COMMON)),
+        common_things.section(),
         *large_galleries.section(),
         "## What experts said of the hits shown",
         "Captions of Flickr8k test and the hits shown for them that experts judged; each "
@@ -76,7 +75,7 @@ def render() -> str:
         figures.command(
             "python -m benchmarks.quality.people --earlier people.json",
             "python -m benchmarks.quality.small_galleries --photographs 500",
-            "python -m benchmarks.quality.common_absent",
+            *common_things.COMMANDS,
             "python -m benchmarks.quality.label_curves",
             "python -m benchmarks.quality.first_k",
             "python -m benchmarks.quality.single_names",
@@ -84,7 +83,15 @@ def render() -> str:
             "python -m benchmarks.quality.run_answers FOLDER",
         ),
         figures.source(
-            FILE, SMALL, COMMON, large_galleries.FILE, CURVES, DEPTHS, NAMES, FIRST, TRAINED
+            FILE,
+            SMALL,
+            common_things.FILE,
+            large_galleries.FILE,
+            CURVES,
+            DEPTHS,
+            NAMES,
+            FIRST,
+            TRAINED,
         ),
     )
 
@@ -229,61 +236,6 @@ def small_galleries(kept: list[Document]) -> str:
         "photographs say, and none of the gallery's; few of them are refused by anything that "
         "reads the model's similarities."
         f"\n\n{figures.table(head, rows)}"
-    )
-
-
-def common_absent(kept: Document) -> str:
-    """Objects that are there told from objects that are not, and names of another dataset."""
-    rows = []
-    for row in kept["objects"]:
-        cuts = {cut: value for cut, value in row["auroc"].items() if cut != "policy"}
-        best = max(cuts, key=lambda cut: cuts[cut])
-        rows.append([
-            f"{row['size']}",
-            f"{row['galleries']:,}",
-            *(percent(row[kind][verdict])
-              for kind in ("present", "absent") for verdict in ("answered", "refused")),
-            fraction(row["auroc"]["policy"], 3),
-            f"{fraction(cuts[best], 3)} ({best})",
-        ])  # fmt: skip
-    head = ["photographs", "asked", "there: answered", "refused", "not there: answered"]
-    head += ["refused", "AUROC", "best single score"]
-    names = kept["names"]
-    return (
-        "How rare a word is gives most names of ImageNet's classes away. COCO's objects are "
-        "equally common words on both sides: over dev photographs that show them, and over as "
-        "many from which those were taken. The shipped policy was fitted with half of these "
-        "objects, both ways, and has learnt the levels of all of them "
-        "([what a level is](../explanation/trust.md#the-level-of-a-name)); what it does for "
-        "names that taught it nothing is in the [notes](../notes/trust.md)."
-        f"\n\n{figures.table(head, rows)}\n\nOf {names['names']} names that COCO's "
-        f"captions have and no caption of {kept['photographs']:,} test photographs of Flickr8k "
-        f'("an elephant"), {percent(names["answered"])} are answered and '
-        f"{percent(names['refused'])} refused.\n\n{absent_captions(kept['captions'])}"
-    )
-
-
-def absent_captions(rows: list[Document]) -> str:
-    """Sentences about other photographs."""
-    lines = [
-        [
-            f"{DATASETS[row['captions']]} over {DATASETS[row['photographs']]}",
-            {"now": "as shipped", "before": "before"}[policy],
-            *(percent(row[policy][kind][verdict])
-              for kind in ("absent", "present") for verdict in ("answered", "refused")),
-        ]
-        for row in rows
-        for policy in ("before", "now")
-        if policy in row
-    ]  # fmt: skip
-    counts = " and ".join(f"{row['absent']:,} ({row['present']:,})" for row in rows)
-    head = ["test captions", "trust", "nothing fits: answered", "refused"]
-    head += ["something does: answered", "refused"]
-    return (
-        "Captions of one dataset over photographs of the other, of which at most one in twenty "
-        "people would say that any fits by its captions, and those of which most would: "
-        f"{counts} of them. Before: what shipped until such captions were learnt from."
-        f"\n\n{figures.table(head, lines)}"
     )
 
 

@@ -95,6 +95,13 @@ class Side:
         return cls(captioned, own | dict(listed))
 
     @staticmethod
+    def few(side: int, count: int) -> dict[str, tuple[str, ...]]:
+        """Objects of as many of COCO's train photographs, the same whatever an index holds."""
+        every = read_objects(dataset_file("coco", "objects.json"))
+        own = sorted((name for name in every if side_of(name) == side), key=_number)
+        return {name: every[name] for name in own[:count]}
+
+    @staticmethod
     def test_photographs() -> set[str]:
         """Names of the photographs that trained nothing and fitted nothing."""
         names = (open_dataset(name).splits["test"].image_ids for name in ("coco", "flickr8k"))
@@ -109,7 +116,11 @@ def absent_larger() -> list[str]:
 
 def side_of(name: str) -> int:
     """0: to fit, 1: to check."""
-    return zlib.crc32(Path(name).name.encode()) % 2
+    return _number(name) % 2
+
+
+def _number(name: str) -> int:
+    return zlib.crc32(Path(name).name.encode())
 
 
 def some_of(split: Split, kept: np.ndarray) -> Split:
