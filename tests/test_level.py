@@ -11,7 +11,7 @@ from test_other_shares import ITEMS, NAMES, TAU, absent
 from avow.core.background import Background
 from avow.core.errors import BadData, WrongTrust
 from avow.metrics.rejection import auroc
-from avow.trust.calibration_queries import CalibrationQueries, without_relevant
+from avow.trust.calibration_queries import COMMON, CalibrationQueries, without_relevant
 from avow.trust.drawn_hits import NAMES as ENOUGH
 from avow.trust.drawn_hits import RARE, DrawnHits, crossed_levels, known_levels, with_levels
 from avow.trust.fitting import fit_search_policy, judge_names_again
@@ -183,17 +183,27 @@ def test_longer_queries_do_not_hang_on_it(taught):
     np.testing.assert_array_equal(*stated)
 
 
-def test_rare_names_teach_and_are_not_held_out(kinds):
-    drawn = [
-        DrawnHits.of([*kinds, replace(names(4), style=style)], SIZES, 0, 0)
-        for style in (RARE, "name")
-    ]
-    rare, usual = (
-        [hits.groups // 10_000_000 for hits in (one.fitted, one.held)] for one in drawn
+def test_rare_names_and_those_over_further_items_teach_and_are_not_held_out(kinds):
+    drawn = {
+        style: DrawnHits.of([*kinds, replace(names(4), style=style)], SIZES, 0, 0)
+        for style in (RARE, COMMON, "name")
+    }
+    fitted, held = (
+        {style: set(hits.groups // 10_000_000) for style, hits in part.items()}
+        for part in (
+            {style: one.fitted for style, one in drawn.items()},
+            {style: one.held for style, one in drawn.items()},
+        )
     )
-    assert 6 in rare[0] and 7 not in rare[1]  # the fourth kind: its halves are 6 and 7
-    assert 6 in usual[0] and 7 in usual[1]
+    # the fourth kind: its halves are 6 and 7
+    assert all(6 in kinds_of for kinds_of in fitted.values())
+    assert {style for style, kinds_of in held.items() if 7 in kinds_of} == {"name"}
+    for style in (COMMON, "name"):  # all labels are complete: names of both kinds are taken
+        assert len(drawn[style].common[0]) == 2
+    assert [len(drawn[style].common[1]) for style in (COMMON, "name")] == [1, 2]
+    assert len(drawn[COMMON].unseen) < len(drawn["name"].unseen)
     assert len(known_levels([replace(names(4), style=RARE)])) == 0
+    assert len(known_levels([replace(names(4), style=COMMON)])) == NAMES
 
 
 def test_names_are_judged_again_by_other_queries(kinds, taught):
