@@ -8,12 +8,14 @@ from test_other_shares import ITEMS, NAMES, TAU, absent, names
 
 from avow.metrics.rejection import auroc
 from avow.trust.calibration_queries import (
+    SMALL,
     SMALLEST,
     WITHOUT,
     CalibrationQueries,
     halved_queries,
     halves_without,
     in_other_shares,
+    without_own,
     without_relevant,
 )
 from avow.trust.fitting import fit_search_policy
@@ -90,3 +92,38 @@ def test_what_is_fitted_for_names_is_kept_and_judges_names_alone(taught, tmp_pat
         stated = [each.judge(summary, one.words, common=one.common).present
                   for each in (again, plain)]  # fmt: skip
         assert np.allclose(*stated) == same
+
+
+# --- captions without the picture that they were written for --------------------------------
+
+
+def elsewhere(seed: int) -> CalibrationQueries:
+    asking = captions(seed)
+    return without_own(asking, asking.scored.match.argmax(1), seed)
+
+
+def test_a_caption_has_a_gallery_without_its_own_picture():
+    asking = names(1)
+    own = np.random.default_rng(4).integers(ITEMS, size=NAMES)
+    alone = without_own(asking, own, seed=3)
+    inside, rows = np.isfinite(alone.scored.similarity[0]), np.arange(NAMES)
+    assert alone.apart and not inside[rows, own].any()
+    assert inside.sum(1).min() >= SMALL and len(np.unique(inside.sum(1))) > NAMES / 2
+    np.testing.assert_array_equal(alone.scored.match, asking.scored.match & inside)
+    kept = asking.scored.similarity[0][inside]
+    np.testing.assert_array_equal(alone.scored.similarity[0][inside], kept)
+    np.testing.assert_array_equal(alone.scored.groups, own)
+
+
+def test_captions_without_their_picture_teach_to_doubt(taught):
+    """Descriptions that stand out less than one of a picture that is there."""
+    also = fit_search_policy(
+        [replace(names(2), complete=True), captions(5), absent(3), elsewhere(7)], other_shares=2
+    )
+    asking = elsewhere(9)
+    summary, _ = summarise(asking.scored.asked())
+    before, now = (
+        policy.judge(summary, asking.words, common=asking.common).present.mean()
+        for policy in (taught, also)
+    )
+    assert not asking.scored.match.any() and now < before - 0.05

@@ -15,7 +15,7 @@ from avow.data.readers.sample import build as open_sample
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.encoders.run import ModelEncoder
 from avow.retrieval.status import cost, measured
-from avow.trust.policy import Policy
+from avow.trust.policy import ANSWERED, Policy
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "default_model"
 
@@ -73,7 +73,7 @@ def test_its_trust_was_fitted_for_it(encoder, query):
     policy = Policy.load(packaged_folder() / f"trust-{query}.json")
     assert policy.conditions.model == encoder.fingerprint
     assert 0 < policy.default_risk < 0.5
-    assert policy.promised(policy.default_risk, 10).coverage >= 0.5
+    assert policy.promised(policy.default_risk, 10).coverage >= ANSWERED
 
 
 def test_what_a_risk_costs_is_told_for_galleries_of_this_size():

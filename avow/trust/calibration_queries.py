@@ -162,12 +162,40 @@ def without_relevant(asking: CalibrationQueries, seed: int) -> CalibrationQuerie
     some = asking.only(chosen)
     others = ~some.scored.match
     size = np.exp(rng.uniform(np.log(SMALLEST), np.log(others.sum(1))))
-    place = np.argsort(np.argsort(np.where(others, rng.random(others.shape), 2.0), 1), 1)
-    inside = others & (place < size[:, None])
+    inside = _in_some(others, size, rng)
     similarity = np.where(inside, some.scored.similarity, np.float32(-np.inf))
-    nothing = np.zeros_like(others)
+    nothing = np.zeros_like(inside)
     own = replace(some.scored, similarity=similarity, match=nothing, same=chosen)
     return replace(some, style="absent", scored=own, apart=True)
+
+
+def without_own(
+    asking: CalibrationQueries, own: Int[np.ndarray, " queries"], seed: int
+) -> CalibrationQueries:
+    """Every query in a gallery of its own of some size, without the item it was written for.
+
+    own: which item that is. People do not always describe a picture of the gallery that they
+    search: other pictures may fit their words, or none does. Galleries up to `SMALL` are those
+    of `missed_hits`.
+    """
+    rng, scored = np.random.default_rng(seed), asking.scored
+    queries, items = scored.match.shape
+    others = np.arange(items)[None] != own[:, None]
+    inside = _in_some(others, rng.uniform(min(SMALL, items - 1), items - 1, queries), rng)
+    similarity = np.where(inside, scored.similarity, np.float32(-np.inf))
+    alone = replace(scored, similarity=similarity, match=scored.match & inside, same=own)
+    return replace(asking, scored=alone, apart=True)
+
+
+def _in_some(
+    allowed: Bool[np.ndarray, "queries items"],
+    size: Float[np.ndarray, " queries"],
+    rng: np.random.Generator,
+) -> Bool[np.ndarray, "queries items"]:
+    """For each query so many of the items that it may have."""
+    luck = np.where(allowed, rng.random(allowed.shape), 2.0)
+    place = np.argsort(np.argsort(luck, axis=1), axis=1)
+    return allowed & (place < size[:, None])
 
 
 def _with_share(

@@ -198,12 +198,11 @@ def fit_search_policy(
         *_range(drawn.fitted),
         tau=askings[0].scored.tau,
         kind=askings[0].scored.kind,
-        anything=fit_anything(probability, drawn.learnt),
     )
     return _judging(policy, drawn, max_false_refusals)
 
 
-def judge_names_again(
+def judge_again(
     policy: Policy,
     askings: Sequence[CalibrationQueries],
     *,
@@ -212,21 +211,23 @@ def judge_names_again(
     other_shares: int = 0,
     seed: int = 0,
 ) -> Policy:
-    """The policy with what judges names, its numbers, refusals and promises fitted anew.
+    """The policy with what judges the first ten, numbers, refusals and promises fitted anew.
 
-    What it states of hits, and of the first ten of longer queries, stays. Queries that it was
-    fitted with stand first in `askings`, in their order then, so that the same half is held
-    out.
+    What it states of hits stays. Queries that it was fitted with stand first in `askings`, in
+    their order then, so that the same half is held out.
     """
     drawn = DrawnHits.of(askings, sizes, other_shares, seed)
     return _judging(policy, drawn, max_false_refusals)
 
 
 def _judging(policy: Policy, drawn: DrawnHits, max_false_refusals: float) -> Policy:
-    """The policy with what judges names, numbers, refusals and promises."""
-    named = _fit_named(policy.probability, drawn)
-    level = drawn.level if named is not None and LEVEL in named.names else None
-    policy = replace(policy, anything_named=named, level=level)
+    """The policy with what judges the first ten, numbers, refusals and promises."""
+    learnt, of_names = drawn.learnt, _fit_named(policy.probability, drawn)
+    if of_names is not None:
+        learnt = learnt.only(np.flatnonzero(~named(learnt.first, learnt.names)))
+    level = drawn.level if of_names is not None and LEVEL in of_names.names else None
+    anything = fit_anything(policy.probability, learnt)
+    policy = replace(policy, anything=anything, anything_named=of_names, level=level)
     policy = counting(policy, drawn.halved, drawn.seed)
     nothing = evenly([*drawn.unseen, *drawn.common[1]])
     nothing = share_without(nothing, drawn.held, drawn.share)
@@ -234,7 +235,7 @@ def _judging(policy: Policy, drawn: DrawnHits, max_false_refusals: float) -> Pol
 
 
 def _fit_named(probability: Probability, drawn: DrawnHits) -> Probability | None:
-    """`anything` for names alone, where there are other queries too.
+    """`anything` of names, where there are other queries, too; it is fitted without them then.
 
     Whether a name's best hits are of what it names shows in other numbers than whether one of
     a caption's is. Where common things were taken away, they are `TAKEN` of what is absent.

@@ -71,6 +71,7 @@ Ranking = Literal["similarity", "probability"]
 SHOWN = 10
 DELTA = 0.1
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
+ANSWERED = 1 / 3  # of the held-out queries, at the usual risk; one in four has no answer
 MAX_FALSE_REFUSALS = 0.02
 """Share of queries with a relevant hit among the first ten that may get "nothing found"."""
 _ODD = 0.15  # share of features outside the fitted range that makes a query unusual
@@ -129,12 +130,11 @@ class Policy:
 
     @cached_property
     def default_risk(self) -> float:
-        """The risk chosen when fitting, else the lowest that answers half of the queries, or,
-        where none does, as many as any."""
+        """The risk chosen when fitting, else the lowest that answers `ANSWERED` or most."""
         if self.promise is not None:
             return self.promise.alpha
         coverage = [self.promised(risk).coverage for risk in RISKS]
-        enough = min(0.5, max(coverage))
+        enough = min(ANSWERED, max(coverage))
         answering = (risk for risk, one in zip(RISKS, coverage, strict=True) if one >= enough)
         return next(answering) if enough else RISKS[-1]
 

@@ -2,7 +2,7 @@
 
 import statistics
 
-from benchmarks.pages import common_things, figures, large_galleries
+from benchmarks.pages import common_things, elsewhere, figures, large_galleries
 from benchmarks.pages.figures import Document, fraction, percent
 
 FILE, FIRST, TRAINED = "people", "first_answers", "papers/answers"
@@ -42,6 +42,8 @@ def render() -> str:
         small_galleries(figures.load(SMALL)["rows"]),
         "## Common things that are not there",
         common_things.section(),
+        "## Captions whose photograph is not there",
+        elsewhere.section(),
         *large_galleries.section(),
         "## What experts said of the hits shown",
         "Captions of Flickr8k test and the hits shown for them that experts judged; each "
@@ -76,6 +78,7 @@ def render() -> str:
             "python -m benchmarks.quality.people --earlier people.json",
             "python -m benchmarks.quality.small_galleries --photographs 500",
             *common_things.COMMANDS,
+            *elsewhere.COMMANDS,
             "python -m benchmarks.quality.label_curves",
             "python -m benchmarks.quality.first_k",
             "python -m benchmarks.quality.single_names",
@@ -86,6 +89,7 @@ def render() -> str:
             FILE,
             SMALL,
             common_things.FILE,
+            elsewhere.FILE,
             large_galleries.FILE,
             CURVES,
             DEPTHS,

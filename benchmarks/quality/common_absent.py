@@ -67,14 +67,17 @@ class Asked:
 
     def judged(
         self, policy: Policy, rows: np.ndarray, inside: np.ndarray
-    ) -> tuple[Judgements, TopKSummary]:
-        """Some names, each in a gallery of its own. inside: which photographs it has."""
+    ) -> tuple[Judgements, TopKSummary, np.ndarray]:
+        """Some names, each in a gallery of its own, and which photographs are their hits.
+
+        inside: which photographs each gallery has.
+        """
         similarity = np.where(inside, self.similarity[:, rows], np.float32(-np.inf))
         scored = ScoredQueries(similarity, inside & False, 1, self.tau, "exp", self.usual)
-        summary, _ = summarise(scored.asked())
+        summary, best = summarise(scored.asked())
         words, common, vectors = self.words[rows], self.common[rows], self.vectors[rows]
         judged = policy.judge(summary, words, common=common, vectors=vectors, strict=False)
-        return judged, summary
+        return judged, summary, best
 
 
 def main() -> None:
@@ -147,7 +150,7 @@ def objects_row(
     kinds = {"present": there, "absent": ~there}
     scores, said = {}, {}
     for name, policy in policies.items():
-        judged, summary = asked.judged(policy, rows, inside)
+        judged, summary, _ = asked.judged(policy, rows, inside)
         first_hits = describe(summary)[:, 0]
         scores |= {cut: first_hits[:, summary.names.index(cut)] for cut in CUTS}
         scores[name] = judged.present
@@ -162,7 +165,7 @@ def names_row(lab: Lab, policy: Policy, texts: list[str]) -> dict[str, Any]:
     asked = Asked(lab, photographs(lab, "flickr8k", "test"), texts)
     rows = np.arange(len(texts))
     inside = np.ones((len(rows), asked.similarity.shape[2]), bool)
-    judged, _ = asked.judged(policy, rows, inside)
+    judged, _, _ = asked.judged(policy, rows, inside)
     return {"names": len(texts), **shares(judged, rows >= 0)}
 
 
@@ -180,7 +183,7 @@ def captions_row(lab: Lab, policy: Policy, asked_of: str, shown: str) -> dict[st
     inside = np.ones((len(rows), asked.similarity.shape[2]), bool)
     row: dict[str, Any] = {"captions": asked_of, "photographs": shown}
     row |= {kind: int(which.sum()) for kind, which in kinds.items()}
-    judged, _ = asked.judged(policy, rows, inside)
+    judged, _, _ = asked.judged(policy, rows, inside)
     return row | {"now": {kind: shares(judged, which) for kind, which in kinds.items()}}
 
 
