@@ -56,7 +56,8 @@ def render() -> str:
         "What is stated that one of the first k hits fits, beside the share of queries where "
         "one does; in brackets the log loss. By rho: as shipped "
         "([numbers that agree](../explanation/trust.md#numbers-that-agree)); the rule was "
-        "chosen on the queries held out, and the others were measured once.",
+        "chosen on the queries held out, and the others were measured once. Test captions have "
+        "their photograph there, and the fit takes that for as likely as not.",
         first_k(figures.load(DEPTHS)["rows"]),
         "## How many fit, name by name",
         single_names(figures.load(NAMES)),
