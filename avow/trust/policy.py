@@ -130,7 +130,7 @@ class Policy:
 
     @cached_property
     def default_risk(self) -> float:
-        """The risk chosen when fitting, else the lowest that answers `ANSWERED` or most."""
+        """Chosen when fitting; else the lowest that answers `ANSWERED`, or as many as any."""
         if self.promise is not None:
             return self.promise.alpha
         coverage = [self.promised(risk).coverage for risk in RISKS]

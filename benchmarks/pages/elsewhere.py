@@ -20,8 +20,8 @@ def section() -> str:
         "captions agree, and counts where experts would find no error. The first ten are "
         "judged as if either were as likely, and what a caption's best hits look like says too "
         "little about which it is: so one is stated too high and the other too low, and both "
-        "together come true. Before: what shipped until captions taught it without their "
-        "photograph."
+        "together come nearly true. Before: what shipped until captions taught it without "
+        "their photograph."
         f"\n\n{figures.table(head, (line for row in rows for line in lines(row)))}"
     )
 

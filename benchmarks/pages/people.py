@@ -13,7 +13,6 @@ GALLERIES = {
     "coco": "COCO test, a part",
     "flickr8k+coco": "both together",
 }
-DATASETS = {"flickr8k": "Flickr8k", "coco": "COCO"}
 DEEP = {"flickr8k test": "Flickr8k test", "coco test": "COCO test"}
 LABELS = {
     "now": "shipped",
@@ -77,7 +76,7 @@ def render() -> str:
         trained_answers(figures.load(TRAINED)["runs"]),
         figures.command(
             "python -m benchmarks.quality.people --earlier people.json",
-            "python -m benchmarks.quality.small_galleries --photographs 500",
+            "python -m benchmarks.quality.small_galleries",
             *common_things.COMMANDS,
             *elsewhere.COMMANDS,
             "python -m benchmarks.quality.label_curves",
