@@ -215,6 +215,9 @@ def test_the_first_ten_are_judged_again_by_other_queries(kinds, taught):
     more = judge_again(taught, [*kinds, names(4)], sizes=SIZES)
     assert more.probability == taught.probability
     assert more.level != taught.level and more.anything_named != taught.anything_named
+    described = judge_again(taught, [*kinds, captions(9)], sizes=SIZES)
+    assert described.probability == taught.probability
+    assert described.anything != taught.anything
 
 
 def test_captions_are_judged_by_what_captions_taught(kinds, taught):
