@@ -182,7 +182,12 @@ def corruption(run: Path, chosen: argparse.Namespace, out: Path) -> Figures:
     images = len(split.image_ids)
     sizes = [size for size in (128, 500, 1000) if size <= images] or [images]
     studied = corruption_study(
-        model, split, table, stating=Stating(galleries=sizes), ratios=RATIOS
+        model,
+        split,
+        table,
+        stating=Stating(galleries=sizes),
+        ratios=RATIOS,
+        blocks=Blocks(precision=chosen.precision),
     )
     loss = model.recipe.loss
     return {
