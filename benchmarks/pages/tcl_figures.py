@@ -15,6 +15,7 @@ SWEEPS, MAIN, KL, TEXTS = FILES = (
     "papers/texts",
 )
 TCL, HINGE = "flickr8k/vse_infty_tcl", "flickr8k/vse_infty_hinge"
+SGR = "flickr8k/sgr_tcl"
 SHORT = "+train.epochs=5+train.decay_after=4"
 ENCODERS = {
     "Bi-GRU": "",
@@ -117,13 +118,20 @@ def corrupted(file: str, recipe: str) -> list[Document]:
 
 def studies(recipe: str = TCL) -> dict[str, list[Document]]:
     """By the largest weight of the divergence in training."""
-    faster = f"{recipe}+loss.kl_rate=0.015"
-    sources = ((MAIN, recipe), (KL, recipe), (KL, faster))
+    listed = figures.load(KL)["runs"] if figures.exists(KL) else []
+    others = {run["recipe"] for run in listed if is_only_kl(run["recipe"], recipe)}
+    sources = ((MAIN, recipe), (KL, recipe), *((KL, other) for other in sorted(others)))
     found: dict[str, list[Document]] = {}
     for seeds in (corrupted(*source) for source in sources):
         if seeds:
             found[f"λ up to {fraction(seeds[0]['kl_last'], 2)}"] = seeds
     return found
+
+
+def is_only_kl(changed: str, recipe: str) -> bool:
+    """Whether a run differs from the recipe in the weight of the divergence alone."""
+    before, _, rate = changed.partition("+loss.kl_rate=")
+    return before == recipe and bool(rate) and "+" not in rate
 
 
 def u_of(seeds: Sequence[Document], query: str, ratio: float, size: str = "") -> list[float]:
@@ -176,14 +184,15 @@ def what_decides(recipe: str = TCL) -> str:
     return f"Change of u from the first to the third column: {'; '.join(listed)}. {verdict}"
 
 
-def corruption_claims(recipe: str = TCL) -> Iterator[Comparison]:
+def corruption_claims(recipe: str = TCL, method: str = "VSE∞") -> Iterator[Comparison]:
     found = studies(recipe) or {"λ of the recipe": []}
     missing = not_yet("tcl", "Fig. 5")
     for name, seeds in found.items():
         for query, asked in ASKED.items():
             for low, high in ((0.0, 0.3), (0.3, 0.6)):
                 yield Comparison(
-                    f"{name}, {asked}: u rises from {low:g} to {high:g} of the input hidden",
+                    f"{method}, {name}, {asked}: u rises from {low:g} to {high:g} of the input "
+                    "hidden",
                     1,
                     u_of(seeds, query, high) or None,
                     u_of(seeds, query, low) or None,
@@ -192,6 +201,10 @@ def corruption_claims(recipe: str = TCL) -> Iterator[Comparison]:
                     printed=HIGHER,
                     digits=3,
                 )
+
+
+def all_corruption_claims() -> list[Comparison]:
+    return [*corruption_claims(), *corruption_claims(SGR, "SGR")]
 
 
 # --- text encoders -------------------------------------------------------------------------

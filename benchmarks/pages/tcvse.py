@@ -160,4 +160,4 @@ def sections() -> list[str]:
 
 
 def corruption_claims() -> list[Comparison]:
-    return list(tcl_figures.corruption_claims(TCVSE))
+    return list(tcl_figures.corruption_claims(TCVSE, "TcVSE"))
