@@ -68,7 +68,9 @@ def render() -> str:
         "Captions over a thousand photographs, the first hit as a search shows it. AUROC of "
         "P(relevant) beside the best single measures and u = K / S; ± is the standard error "
         "over redrawn queries. Relevant: as the agreement with the picture's captions says; "
-        "right: the annotated photograph, which the shipped P is not fitted for.",
+        "right: the annotated photograph, which the shipped P is not fitted for. The shipped P "
+        "is about every hit of every kind of query; P fitted on dev is about the first hits of "
+        "captions alone, of dev of both datasets.",
         first_answers(figures.load(FIRST)["rows"]),
         "The same for captions of Flickr8k test and networks that recipes trained. Relevant is "
         "the mean probability that a person says the first answer fits; AUROC of what tells "
