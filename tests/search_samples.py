@@ -43,7 +43,11 @@ MARKS = ["<|startoftext|>", "<|endoftext|>", "<pad>", "<unk>"]
 
 
 def toy_model(
-    method: str = "vse_infty", loss: str = "tcl", seed: int = 0, **settings: Any
+    method: str = "vse_infty",
+    loss: str = "tcl",
+    seed: int = 0,
+    sentences: Sequence[str] = SENTENCES,
+    **settings: Any,
 ) -> Model:
     """A random model over photographs: EfficientNet-Lite0 at 64 pixels, 2 x 2 cells."""
     content = {
@@ -53,7 +57,7 @@ def toy_model(
         "loss": {"name": loss},
     }
     recipe = Recipe.from_dict("toy", content)
-    vocabulary = Vocabulary.from_captions(SENTENCES)
+    vocabulary = Vocabulary.from_captions(sentences)
     backbone = folder.build(backbones, "efficientnet_lite0", size=64)
     torch.manual_seed(seed)
     views = [view.eval() for view in build_views(recipe, vocabulary, backbone.dim)]

@@ -307,7 +307,7 @@ class Judging(Policy):
 def english(index: Path) -> Retriever:
     """A retriever that judges; its model, taught with English captions alone, says so."""
     encoder = copy.copy(encoder_of(index))
-    encoder.english = True
+    encoder.english, encoder.vocabulary = True, None
     return judged(Retriever(Library.open(index, encoder), encoder))
 
 

@@ -39,6 +39,10 @@ class Encoder(ABC):
     kind: EvidenceKind
     grid: int = 0
     """Cells per side that `encode_cells` can leave out; 0: it has none."""
+    english: bool = False
+    """Whether English is all it reads: words of other languages mean nothing to it."""
+    vocabulary: frozenset[str] | None = None
+    """All words that mean something to it; None: it reads others as well, piece by piece."""
     bank: tuple[str, ...] = ()
     """Reference queries, to know what is usual for an item; may be empty."""
 

@@ -30,6 +30,15 @@ class Tokeniser(ABC):
     def size(self) -> int:
         """One more than the largest number `words` can give."""
 
+    def own_words(self) -> Iterable[str]:
+        """The words, and pieces of words, that have a number of their own; () if unknown."""
+        return ()
+
+    @property
+    def whole_words(self) -> bool:
+        """Whether a word without a number of its own means nothing to it."""
+        return False
+
     @property
     def fixed_ends(self) -> bool:
         """Whether augmentation must leave the first and last word alone."""

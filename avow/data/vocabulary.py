@@ -68,6 +68,13 @@ class Vocabulary(Tokeniser):
     def size(self) -> int:
         return len(self.listed)
 
+    def own_words(self) -> list[str]:
+        return [word for word in self.listed if word not in (*MARKS, MASK)]
+
+    @property
+    def whole_words(self) -> bool:
+        return True
+
     def words(self, caption: str) -> list[list[int]]:
         unknown = self._number[UNKNOWN]
         numbers = [[self._number.get(word, unknown)] for word in word_tokenize(caption.lower())]

@@ -108,7 +108,7 @@ def scored(
 ) -> CalibrationQueries:
     """Score the labelled queries against the pictures of the index."""
     texts = sorted(labelled.right)
-    forms = [one_form(text) for text in texts] if reads_english(encoder) else texts
+    forms = [one_form(text) for text in texts] if encoder.english else texts
     ids = _candidates(library, labelled, seed)
     views = encoder.views
     vectors = np.asarray(encoder.encode_texts(forms), np.float32)
@@ -133,11 +133,6 @@ def scored(
         texts=forms,
         vectors=vectors,
     )
-
-
-def reads_english(encoder: Encoder) -> bool:
-    """Whether a model reads English and nothing else."""
-    return getattr(encoder, "english", False)
 
 
 def _candidates(library: OpenIndex, labelled: LabelledQueries, seed: int) -> np.ndarray:

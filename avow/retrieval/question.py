@@ -153,9 +153,9 @@ def understood(
     model reads nothing but English: another one may know what we do not.
     rewrite: False leaves negations in the text.
     """
-    if question.text is None or not getattr(encoder, "english", False):
+    if question.text is None or not encoder.english:
         return replace(question, asked=question.text or ""), None
-    understanding = understand(question.text)
+    understanding = understand(question.text, encoder.vocabulary)
     if not rewrite or question.without is not None:  # the text is searched as it is
         understanding = replace(understanding, text=question.text, without=None)
     searched = question

@@ -14,7 +14,7 @@ length are an array of letters as they stand: nothing has to be parsed.
 
 import gzip
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -30,6 +30,9 @@ _SURELY = 3000  # words of this rank or better may be parts of a compound
 _A = ord("a")
 _SHORT = 4  # two changed letters leave little of a word of this length
 _DOUBLED = re.compile(r"[^aeiou][aeiou]([bdgklmnprtvz])\1$")  # as in "running", "wrapped"
+MOSTLY = 0.75
+"""The share of a model's words that English has, from which on it reads English."""
+_FEWEST = 100
 _LEVELS = 12  # levels from one rank to its double: a rank is kept to 6 %
 
 
@@ -190,6 +193,13 @@ def to_bytes(words: Dictionary) -> bytes:
         lines.append(" ".join(map(str, np.bincount(levels).tolist())))
         lines.append(" ".join(row.tobytes().decode() for row in group.codes))
     return gzip.compress("\n".join(lines).encode(), 9, mtime=0)
+
+
+def mostly_english(words: Iterable[str]) -> bool:
+    """Whether the words that a model has are of English; not where there are few of them."""
+    lower = [word for word in words if len(word) > 2 and word.isalpha() and word.islower()]
+    known = sum(word.isascii() and dictionary().knows(word) for word in lower)
+    return len(lower) >= _FEWEST and known >= MOSTLY * len(lower)
 
 
 def from_bytes(content: bytes) -> Dictionary:

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from avow.core.logistic import expit
 from avow.retrieval.forms import one_form
-from avow.retrieval.labelled_queries import read_ticks, reads_english
+from avow.retrieval.labelled_queries import read_ticks
 from avow.retrieval.question import only_text
 from avow.retrieval.request import Page, Request
 from avow.retrieval.search import Retriever
@@ -133,9 +133,12 @@ def adjusted(retriever: Retriever, policy: Policy) -> tuple[Policy, Adjustment] 
     that was not understood say nothing of the pictures.
     """
     by_query = read_ticks(retriever.library)
-    if by_query and reads_english(retriever.encoder):
+    encoder = retriever.encoder
+    if by_query and encoder.english:
         by_query = {
-            text: hits for text, hits in by_query.items() if understand(text).understood
+            text: hits
+            for text, hits in by_query.items()
+            if understand(text, encoder.vocabulary).understood
         }
     if not by_query or policy.tail is None:
         return None
@@ -150,7 +153,7 @@ def _stated(
     stated, good, query, words = [], [], [], []
     for number, (text, hits) in enumerate(sorted(by_query.items())):
         items = np.array(sorted(hits), np.int64)
-        question = only_text(text, one_form(text) if reads_english(retriever.encoder) else text)
+        question = only_text(text, one_form(text) if retriever.encoder.english else text)
         vector = question.vector(retriever.encoder)
         request = Request({}, "text", vector, "image", Page(1), asked=question.asked)
         stated.append(retriever.probability(policy, request, items))

@@ -14,7 +14,7 @@ Needs no model: numpy and two files of words beside this module.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -39,6 +39,9 @@ Problem = Literal[
 
 UNKNOWN_SHARE = 0.25
 """From this share of unknown content words on, a query is not understood."""
+UNLEARNT = 0.5
+"""What a word of English that the model never learnt counts among them: its neighbours say
+more of what is meant than those of a word that is none."""
 IMPLAUSIBLE = -3.8
 """Mean log-probability of letters, below which an unknown word is no word of English."""
 COMMON_RANK, COMMON, GENERAL = 3000, 0.8, 0.4
@@ -137,6 +140,12 @@ class _Word:
             return True
         return word in CONTRACTIONS or dictionary().knows(word)
 
+    def is_known_to(self, vocabulary: Collection[str] | None) -> bool:
+        """Whether a model with these words, or with any of English, can read it."""
+        if vocabulary is None or self.is_code:
+            return self.is_known
+        return self.written.lower() in vocabulary or self.plain in vocabulary
+
     @property
     def is_code(self) -> bool:
         """An initial, a size or a model ("xl", "f16"), which no list can have."""
@@ -165,8 +174,10 @@ class _Word:
         return not self.first and self.written[:1].isupper() and not self.written.isupper()
 
 
-def understand(text: str) -> Understanding:
+def understand(text: str, vocabulary: Collection[str] | None = None) -> Understanding:
     """What a query asks for, and what of it is not understood.
+
+    vocabulary: all words that the model has; default: any word of English.
 
     >>> understand("a bathroom with no toilet").without
     'toilet'
@@ -184,7 +195,7 @@ def understand(text: str) -> Understanding:
         return _without_content(text, words, kind)
     if script_of(text):
         return _other_language(text, ("?",), kind)
-    unknown = [word for word in content if not word.is_known]
+    unknown = [word for word in content if not word.is_known_to(vocabulary)]
     if languages := _languages(words, unknown):
         return _other_language(text, languages, kind, unknown)
     if _is_noise(content, unknown):
@@ -196,24 +207,32 @@ def understand(text: str) -> Understanding:
             problem="nonsense",
             message=f"{_quoted(text)} has no word I know; describe what the picture shows.",
         )
-    return _english(text, split, kind, content, unknown)
+    return _english(text, split, kind, content, unknown, vocabulary)
 
 
 def _english(
-    text: str, split: Split, kind: Kind, content: Sequence[_Word], unknown: Sequence[_Word]
+    text: str,
+    split: Split,
+    kind: Kind,
+    content: Sequence[_Word],
+    unknown: Sequence[_Word],
+    vocabulary: Collection[str] | None,
 ) -> Understanding:
     """Decide by the share of unknown words; names that are not known are no mistakes."""
     lower = any(word.written.islower() for word in content)
     odd = [word for word in unknown if not (lower and word.is_name)]
     looked_up = {word.plain for word in odd[:MOST_SUGGESTED]}
     listed = tuple(
-        UnknownWord(word.written, _suggestions(word) if word.plain in looked_up else ())
+        UnknownWord(
+            word.written, _suggestions(word, vocabulary) if word.plain in looked_up else ()
+        )
         for word in unknown
     )
     corrected = _corrected(text, unknown, listed)
     problem: Problem | None = None
     message = _unknown_message(odd, listed, corrected)
-    if len(odd) >= UNKNOWN_SHARE * len(content) and odd:
+    misread = sum(UNLEARNT if word.is_known else 1 for word in odd)
+    if misread >= UNKNOWN_SHARE * len(content) and odd:
         problem = "unknown_word"
     elif message is None and _MANY.search(text):
         message = "How many there are is hardly read: this model does not count."
@@ -332,9 +351,13 @@ def _is_implausible(word: str) -> bool:
     return words.plausibility(word) < IMPLAUSIBLE and not words.suggestions(word)
 
 
-def _suggestions(word: _Word) -> tuple[str, ...]:
+def _suggestions(word: _Word, vocabulary: Collection[str] | None) -> tuple[str, ...]:
+    """Known words near it; none for a word of English that the model alone does not know."""
     spelt = word.plain
-    return dictionary().suggestions(spelt) if _is_spelt(spelt) else ()
+    if not _is_spelt(spelt) or (vocabulary is not None and word.is_known):
+        return ()
+    near = dictionary().suggestions(spelt)
+    return near if vocabulary is None else tuple(one for one in near if one in vocabulary)
 
 
 def _corrected(
@@ -359,6 +382,8 @@ def _unknown_message(
     names = " or ".join(_quoted(word.written) for word in odd[:MOST_SUGGESTED])
     offers = {about.word: about.suggestions for about in listed}
     first = [offers[word.written][:1] for word in odd[:MOST_SUGGESTED]]
+    if all(word.is_known for word in odd):
+        return f"This model never learnt {names}; say it in other words."
     if corrected is None:
         return f"I don't know {names}. Check the spelling or use another word."
     if len(odd) == 1:

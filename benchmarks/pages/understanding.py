@@ -1,5 +1,6 @@
 """The page on words: what is understood, and what a search leaves out."""
 
+from avow.retrieval.understanding import UNLEARNT
 from benchmarks.pages import figures
 from benchmarks.pages.figures import Document, fraction, number, percent
 
@@ -29,6 +30,13 @@ def render() -> str:
         ),
         "A dropped letter sometimes gives another known word; such cases are "
         "not counted. A single word of another language may be an English word as well.",
+        "## A model that you trained",
+        "A run whose text network has one vector for each word of its train captions reads no "
+        "other word, and a run whose words are mostly English reads nothing else. Both are "
+        "told of as above; a word of English that it never learnt counts "
+        f"{fraction(UNLEARNT, 1)} of a misspelt one. The same queries for the words of two "
+        "datasets:",
+        runs(kept["a run"]),
         "## Without something",
         negation(left),
         figures.command(
@@ -37,6 +45,22 @@ def render() -> str:
         ),
         figures.source(FILE, NEGATION),
     )  # fmt: skip
+
+
+def runs(rows: Document) -> str:
+    head = ["words of", "words", "captions not understood", "phrases", "typing errors told",
+            "names with a word it never learnt", "told"]  # fmt: skip
+    lines = []
+    for name, row in rows.items():
+        never = row["names with a word it never learnt"]
+        good = [
+            percent(row["good"][kind]["not_understood"], 1) for kind in ("captions", "phrases")
+        ]
+        errors = percent(_mean(list(row["typing errors"].values()), "told_apart"), 1)
+        told = percent(never["told_apart"], 0)
+        words = f"{row['vocabulary']:,}"
+        lines.append([name, words, *good, errors, str(never["queries"]), told])
+    return figures.table(head, lines)
 
 
 def _group(kept: Document, kind: str) -> list[list[str]]:

@@ -12,6 +12,9 @@ about good ones:
                     for test, queries in seven languages that were written after all cut-offs
     nonsense        random letters, keyboard mash, digits
     good            captions, phrases, names plain, with an article, as plural, as "photo of"
+    a run           the same of a model that learnt the words of a dataset's train captions
+                    and no others: its own captions and phrases, typing errors in them, and
+                    names of things with a word that it never learnt
 
 Prints the share told apart of each kind, the share of good queries called not understood, and
 how often the first suggestion is the word that was meant. The cut-offs were chosen on dev of
@@ -32,18 +35,22 @@ import numpy as np
 
 from avow.blocks.imagenet_names import imagenet_names
 from avow.data.opening import dataset_file, open_dataset
+from avow.data.vocabulary import Vocabulary
 from avow.retrieval.function_words import FUNCTION_WORDS
 from avow.retrieval.languages import languages_file, languages_of
-from avow.retrieval.spelling import dictionary
+from avow.retrieval.spelling import dictionary, mostly_english
 from avow.retrieval.understanding import understand
 from avow.study.short_queries import OBJECTS, phrases, read_objects, with_article
 from benchmarks._report import RESULTS, keep, read
 
 LANGUAGES = Path(__file__).with_name("understanding_words.json")
+DATASETS = ("flickr8k", "coco")
 MOST = 400
 """Queries of one kind that typing errors are made in."""
 KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 Draw = np.random.Generator
+Words = frozenset[str] | None
+"""All that a model learnt, where it reads no other words."""
 
 
 def main() -> None:
@@ -56,6 +63,7 @@ def main() -> None:
         "typing errors": error_rows(good),
         "other languages": language_rows(split),
         "nonsense": nonsense_rows(),
+        "a run": {dataset: run_row(dataset, good) for dataset in DATASETS},
         "time": times(good),
     }
     show(rows)
@@ -72,7 +80,7 @@ def good_queries(split: str) -> dict[str, list[str]]:
     objects = read_objects(dataset_file("coco", OBJECTS))
     names = sorted({name for listed in objects.values() for name in listed})
     queries: dict[str, list[str]] = {}
-    for dataset in ("flickr8k", "coco"):
+    for dataset in DATASETS:
         part = open_dataset(dataset).splits[split]
         queries[f"captions of {dataset}"] = list(dict.fromkeys(part.captions))
         queries[f"phrases of {dataset}"] = list(phrases(part, names).queries)
@@ -95,8 +103,8 @@ def plural(name: str) -> str:
     return f"{name[:-1]}ies" if name[-1] == "y" and name[-2] not in "aeiou" else f"{name}s"
 
 
-def good_row(queries: Sequence[str]) -> dict[str, Any]:
-    answers = [understand(query) for query in queries]
+def good_row(queries: Sequence[str], vocabulary: Words = None) -> dict[str, Any]:
+    answers = [understand(query, vocabulary) for query in queries]
     wrong = [answer for answer in answers if answer.problem]
     unknown = [about.word for answer in wrong for about in answer.unknown]
     return {
@@ -149,7 +157,10 @@ def error_rows(good: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def error_row(
-    queries: Sequence[str], change: Callable[[str, Draw], str], is_caption: bool
+    queries: Sequence[str],
+    change: Callable[[str, Draw], str],
+    is_caption: bool,
+    vocabulary: Words = None,
 ) -> dict[str, Any]:
     draw = np.random.default_rng(0)
     chosen: list[int] = draw.permutation(len(queries))[:MOST].tolist()
@@ -162,7 +173,7 @@ def error_row(
             unseen += 1
             continue
         typed = query.lower().replace(word, wrong, 1)
-        answer = understand(typed)
+        answer = understand(typed, vocabulary)
         offers = {about.word: about.suggestions for about in answer.unknown}
         told.append(wrong in offers if is_caption else answer.problem is not None)
         first.append(offers.get(wrong, ())[:1] == (word,))
@@ -239,8 +250,9 @@ def language_row(language: str, queries: dict[str, list[str]]) -> dict[str, Any]
     }
 
 
-def told(queries: Sequence[str]) -> float:
-    return float(np.mean([understand(query).problem is not None for query in queries]))
+def told(queries: Sequence[str], vocabulary: Words = None) -> float:
+    answers = [understand(query, vocabulary) for query in queries]
+    return float(np.mean([answer.problem is not None for answer in answers]))
 
 
 def nonsense_rows() -> dict[str, Any]:
@@ -269,6 +281,37 @@ def nonsense_rows() -> dict[str, Any]:
 
 def letters(alphabet: str, draw: Draw, shortest: int = 4) -> str:
     return "".join(draw.choice(list(alphabet), draw.integers(shortest, 11)))
+
+
+# --- a model with words of its own ------------------------------------------------------
+
+
+def run_row(dataset: str, good: dict[str, list[str]]) -> dict[str, Any]:
+    """What is understood for a run trained on one dataset, whose words are its vocabulary."""
+    captions = open_dataset(dataset).splits["train"].captions
+    words = frozenset(Vocabulary.from_captions(captions).own_words())
+    own = {kind: good[f"{kind} of {dataset}"] for kind in ("captions", "phrases")}
+    names = [name for name in good["object names"] if not name.startswith("photo of")]
+    unlearnt = [name for name in names if is_unlearnt(name, words)]
+    return {
+        "vocabulary": len(words),
+        "reads_english": mostly_english(words),
+        "good": {kind: good_row(queries, words) for kind, queries in own.items()},
+        "typing errors": {
+            f"{error} in {kind}": error_row(queries, change, kind == "captions", words)
+            for kind, queries in own.items()
+            for error, change in ERRORS.items()
+        },
+        "names with a word it never learnt": {
+            "queries": len(unlearnt),
+            "told_apart": told(unlearnt, words),
+        },
+    }
+
+
+def is_unlearnt(name: str, words: frozenset[str]) -> bool:
+    parts = [part for part in name.lower().replace("-", " ").split() if len(part) >= 3]
+    return any(part not in words and part not in FUNCTION_WORDS for part in parts)
 
 
 # --- time and print -------------------------------------------------------------------
@@ -310,6 +353,15 @@ def show(rows: dict[str, Any]) -> None:
         total = sum(row["queries"] for row in rows[part].values())
         share = sum(row["queries"] * row["told_apart"] for row in rows[part].values()) / total
         print(f"{part}: all {total} told apart {share:.1%}")
+    for dataset, row in rows["a run"].items():
+        flagged = {kind: f"{one['not_understood']:.2%}" for kind, one in row["good"].items()}
+        errors = [one["told_apart"] for one in row["typing errors"].values()]
+        never = row["names with a word it never learnt"]
+        print(
+            f"a run on {dataset}: {row['vocabulary']} words; not understood {flagged}; typing "
+            f"errors told {np.mean(errors):.1%}; never learnt {never['queries']}, told "
+            f"{never['told_apart']:.1%}"
+        )
     print(f"milliseconds: {rows['time']}")
 
 

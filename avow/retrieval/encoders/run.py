@@ -36,6 +36,7 @@ from avow.data.captions import TokenTable
 from avow.retrieval.encoders import bank
 from avow.retrieval.encoders.hub import HubEncoder
 from avow.retrieval.encoders.onnx_text import Texts, quick_texts
+from avow.retrieval.spelling import mostly_english
 
 ALIASES = {
     "siglip2": "google/siglip2-base-patch16-224",
@@ -93,6 +94,9 @@ class ModelEncoder(Encoder):
         if not self.grid:
             _ = model.backbone  # says what is missing
         self.bank = bank.texts(home)
+        self.english = mostly_english(model.tokeniser.own_words())
+        if model.tokeniser.whole_words:
+            self.vocabulary = frozenset(model.tokeniser.own_words())
         identity = json.dumps(model.visual.get("identity"), sort_keys=True)
         self.fingerprint = of_text([model.fingerprint, identity])
         self._quick: Texts | None = None
