@@ -1,5 +1,6 @@
 """The server: every route, what it refuses, and with which sentence and status."""
 
+import copy
 import io
 import json
 import re
@@ -18,6 +19,8 @@ from avow.api.pictures import Thumbnails, heat
 from avow.api.refusals import Refusal
 from avow.api.workers import Workers
 from avow.retrieval.calibrate import calibrate
+from avow.retrieval.library import Library
+from avow.retrieval.search import Retriever
 
 HERE = "http://127.0.0.1"
 LINE = re.compile(r"[a-z_]+(\{.+\})? [\d.e+-]+")
@@ -124,9 +127,19 @@ def test_what_is_not_understood_is_said(english, text, problem, corrected):
     assert 'verdict="not_understood"' in english.get("/api/metrics").text
 
 
-def test_a_model_that_may_read_other_languages_is_not_judged_by_english(client):
-    found = client.get("/api/search", params={"text": "eine Katze"}).json()
+def test_a_model_that_may_read_other_languages_is_not_judged_by_english(index):
+    encoder = copy.copy(serving.encoder_of(index))
+    encoder.english = False
+    retriever = Retriever(Library.open(index, encoder), encoder)
+    with TestClient(create_app(retriever), base_url=HERE) as client:
+        found = client.get("/api/search", params={"text": "eine Katze"}).json()
     assert found["understanding"] is None and found["verdict"] != "not_understood"
+
+
+def test_a_run_whose_pieces_are_of_english_is_judged_by_english(client):
+    found = client.get("/api/search", params={"text": "eine Katze"}).json()
+    assert found["verdict"] == "not_understood"
+    assert found["understanding"]["language"] == "de"
 
 
 @pytest.mark.parametrize("method", ["get", "post"])

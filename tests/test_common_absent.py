@@ -7,6 +7,7 @@ import pytest
 from test_other_shares import ITEMS, NAMES, TAU, absent, names
 
 from avow.metrics.rejection import auroc
+from avow.trust import fitting
 from avow.trust.calibration_queries import (
     SMALL,
     SMALLEST,
@@ -18,8 +19,9 @@ from avow.trust.calibration_queries import (
     without_own,
     without_relevant,
 )
+from avow.trust.drawn_hits import DrawnHits
 from avow.trust.fitting import fit_search_policy
-from avow.trust.gallery_sampling import ScoredQueries
+from avow.trust.gallery_sampling import SIZES, Hits, ScoredQueries
 from avow.trust.policy import Policy
 from avow.trust.top_k import summarise
 
@@ -79,6 +81,19 @@ def test_common_names_that_are_absent_are_told_apart(taught):
 
 def test_a_policy_for_names_alone_has_one_judgement_of_ten():
     assert fit_search_policy([names(1), absent(3)]).anything_named is None
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_names_that_all_end_alike_have_no_judgement_of_their_own(taught, right):
+    """Forty captions that somebody labelled may hold two names, both with their pictures."""
+    drawn = DrawnHits.of([names(2), captions(5), absent(3)], SIZES, 0, 0)
+    assert fitting._fit_named(taught.probability, drawn) is not None
+
+    def alike(hits: Hits) -> Hits:
+        return replace(hits, right=np.full_like(hits.right, right))
+
+    same = replace(drawn, fitted=alike(drawn.fitted), without=[*map(alike, drawn.without)])
+    assert fitting._fit_named(taught.probability, same) is None
 
 
 def test_what_is_fitted_for_names_is_kept_and_judges_names_alone(taught, tmp_path):

@@ -29,7 +29,7 @@ from avow.trust.calibration_queries import (
     share_without,
     thinned,
 )
-from avow.trust.coherence import fit_anything, log_odds
+from avow.trust.coherence import TEN, fit_anything, log_odds
 from avow.trust.counting import counting
 from avow.trust.drawn_hits import DrawnHits
 from avow.trust.gallery_sampling import (
@@ -253,8 +253,11 @@ def _fit_named(probability: Probability, drawn: DrawnHits) -> Probability | None
                 for one, share in parts
             ]
         )
-    nothing = share_without(without, there, drawn.share)
-    return fit_anything(probability, Hits.join([there, nothing]), with_level=True)
+    every = Hits.join([there, share_without(without, there, drawn.share)])
+    fits = most_probable(probability, every, TEN)[1].any(1)
+    if fits.all() or not fits.any():  # a few names teach nothing of their own
+        return None
+    return fit_anything(probability, every, with_level=True)
 
 
 def _named(hits: Hits) -> Hits:
