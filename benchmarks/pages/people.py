@@ -2,7 +2,7 @@
 
 import statistics
 
-from benchmarks.pages import common_things, elsewhere, figures, large_galleries
+from benchmarks.pages import by_picture, common_things, elsewhere, figures, large_galleries
 from benchmarks.pages.figures import Document, fraction, percent
 
 FILE, FIRST, TRAINED = "people", "first_answers", "papers/answers"
@@ -43,6 +43,8 @@ def render() -> str:
         common_things.section(),
         "## Captions whose photograph is not there",
         elsewhere.section(),
+        "## Searches by picture",
+        by_picture.section(),
         *large_galleries.section(),
         "## What experts said of the hits shown",
         "Captions of Flickr8k test and the hits shown for them that experts judged; each "
@@ -81,6 +83,7 @@ def render() -> str:
             "python -m benchmarks.quality.small_galleries",
             *common_things.COMMANDS,
             *elsewhere.COMMANDS,
+            *by_picture.COMMANDS,
             "python -m benchmarks.quality.label_curves",
             "python -m benchmarks.quality.first_k",
             "python -m benchmarks.quality.single_names",
@@ -92,6 +95,7 @@ def render() -> str:
             SMALL,
             common_things.FILE,
             elsewhere.FILE,
+            by_picture.FILE,
             large_galleries.FILE,
             CURVES,
             DEPTHS,
