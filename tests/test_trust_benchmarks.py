@@ -1,14 +1,21 @@
 """The arithmetic of the benchmarks of trust, against plain loops and scipy."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from avow.core.background import Background
 from avow.core.logistic import expit, logit
 from benchmarks.pages.people import expert_bin as told
+from benchmarks.pages.tcl_figures import is_only_kl
+from benchmarks.quality._large_galleries import Photographs
+from benchmarks.quality.first_answers import Found, fit
 from benchmarks.quality.label_curves import CURVES, measured
 from benchmarks.quality.negation import fitted, trial
 from benchmarks.quality.people import expert_bin
+from benchmarks.quality.picture_queries import Asking
 from benchmarks.quality.small_galleries import at_shares
 
 
@@ -91,3 +98,55 @@ def test_a_logistic_truth_is_told_best_by_a_logistic_curve():
     loss = {name: measured(CURVES[name], agreed, fits, image)["loss"] for name in
             ("logistic", "isotonic")}  # fmt: skip
     assert loss["logistic"] < loss["isotonic"]
+
+
+# --- searches by picture, first answers -----------------------------------------------
+
+
+def test_a_smaller_gallery_keeps_what_is_known_of_each_photograph():
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(40, 3)).astype(np.float32)
+    usual = Background.from_scores([vectors[None, :5] @ vectors.T], 0.05)
+    fits = rng.random((6, 40))
+    whole = Asking(vectors[:6], Photographs(vectors, usual), fits, fits > 0.5)
+    some = whole.of(15, rng)
+    rows = [int(np.flatnonzero((vectors == one).all(1))[0]) for one in some.gallery.vectors]
+    assert len(rows) == 15 == len(set(rows))
+    np.testing.assert_array_equal(some.fits, fits[:, rows])
+    np.testing.assert_array_equal(some.match, fits[:, rows] > 0.5)
+    np.testing.assert_array_equal(some.gallery.usual.mean, usual.mean[:, rows])
+
+
+def test_what_is_fitted_for_first_answers_tells_good_ones_from_bad():
+    rng = np.random.default_rng(1)
+    parts = [found(rng, photographs) for photographs in (60, 50)]
+    probability = fit("right", parts)
+    test = found(rng, 80)
+    stated, good = probability(test.seen, test.photographs), test.good["right"]
+    assert stated[good].mean() > stated[~good].mean() + 0.3
+    assert probability.names == parts[0].named and test.seen.shape[1] == len(probability.names)
+
+
+def found(rng: np.random.Generator, photographs: int) -> Found:
+    """Five captions of each photograph; the second of three numbers says what is good."""
+    features = rng.normal(size=(5 * photographs, 3)).astype(np.float32)
+    good = rng.random(len(features)) < 1 / (1 + np.exp(-4 * features[:, 1]))
+    asked = SimpleNamespace(
+        words=rng.integers(4, 15, len(features)), summary=SimpleNamespace(names=tuple("abc"))
+    )
+    image_of = np.repeat(np.arange(photographs), 5)
+    own: dict[str, np.ndarray] = {"right": good}
+    return Found(asked, photographs, good.astype(float), features, own, image_of)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changed, only",
+    [
+        ("a/b+loss.kl_rate=0.1", True),
+        ("a/b", False),
+        ("a/b+loss.kl_rate=0.1+train.epochs=3", False),
+        ("a/c+loss.kl_rate=0.1", False),
+    ],
+)
+def test_only_the_weight_of_the_divergence_may_differ(changed, only):
+    assert is_only_kl(changed, "a/b") == only
