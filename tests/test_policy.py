@@ -13,7 +13,7 @@ from avow.retrieval.status import measured
 from avow.trust.calibration_queries import NOTHING_THERE, CalibrationQueries
 from avow.trust.fitting import fit_search_policy
 from avow.trust.gallery_sampling import ScoredQueries
-from avow.trust.policy import ANSWERED, MAX_FALSE_REFUSALS, RISKS, Policy
+from avow.trust.policy import ANSWERED, MAX_FALSE_REFUSALS, RISKS, USUAL, Policy
 from avow.trust.risk_control import promise
 from avow.trust.top_k import summarise
 
@@ -161,6 +161,19 @@ def test_the_default_risk_answers_a_third_and_no_lower_one_does(policy):
     assert policy.promised(policy.default_risk, 10).coverage >= ANSWERED
     lower = [risk for risk in RISKS if risk < policy.default_risk]
     assert lower and all(policy.promised(risk, 10).coverage < ANSWERED for risk in lower)
+
+
+def test_what_is_wrong_half_of_the_time_is_no_answer_unless_somebody_wants_it(policy):
+    """A network that hardly learnt has a risk of its own, too, and it is not half."""
+    held = policy.held
+    luck = np.random.default_rng(0).random(len(held.groups)) < 0.5
+    correct = np.repeat(luck[:, None], held.correct.shape[1], 1)
+    unsure = replace(policy, held=replace(held, correct=correct))
+    assert unsure.default_risk == USUAL[-1] == 0.25
+    assert unsure.promised(RISKS[-1], 10).coverage >= unsure.promised(USUAL[-1], 10).coverage
+    found, _ = judged(unsure, scored(9))
+    assert "answer" not in found.verdicts and "check" in found.verdicts
+    assert "answer" in judged(policy, scored(9))[0].verdicts
 
 
 def test_fewer_shown_are_trusted_less(policy):

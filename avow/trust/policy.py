@@ -68,9 +68,9 @@ from avow.trust.top_k import TopKSummary, describe, summarise
 
 Ranking = Literal["similarity", "probability"]
 
-SHOWN = 10
-DELTA = 0.1
+SHOWN, DELTA = 10, 0.1
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
+USUAL = RISKS[:7]  # where nobody chose: more wrong answers than one in four are no answers
 ANSWERED = 1 / 3  # of the held-out queries, at the usual risk; one in four has no answer
 MAX_FALSE_REFUSALS = 0.02
 """Share of queries with a relevant hit among the first ten that may get "nothing found"."""
@@ -133,10 +133,10 @@ class Policy:
         """Chosen when fitting; else the lowest that answers `ANSWERED`, or as many as any."""
         if self.promise is not None:
             return self.promise.alpha
-        coverage = [self.promised(risk).coverage for risk in RISKS]
+        coverage = [self.promised(risk).coverage for risk in USUAL]
         enough = min(ANSWERED, max(coverage))
-        answering = (risk for risk, one in zip(RISKS, coverage, strict=True) if one >= enough)
-        return next(answering) if enough else RISKS[-1]
+        answering = (risk for risk, one in zip(USUAL, coverage, strict=True) if one >= enough)
+        return next(answering) if enough else USUAL[-1]
 
     def for_size(self, gallery: int) -> "Policy":
         """What judges a gallery of so many items: this policy, or `larger` as ticks move it."""
