@@ -28,7 +28,6 @@ class WordPieces(Tokeniser):
         self._tokenizer = tokenizer
         self._source = source
         vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-        self._own = tuple(vocabulary)
         self._size = max(vocabulary.values()) + 1
         self._first, self._last = vocabulary[FIRST], vocabulary[LAST]
         self.mask = vocabulary[MASK]
@@ -58,7 +57,7 @@ class WordPieces(Tokeniser):
         return self._size
 
     def own_words(self) -> tuple[str, ...]:
-        return self._own
+        return tuple(self._tokenizer.get_vocab(with_added_tokens=False))
 
     @property
     def fixed_ends(self) -> bool:

@@ -32,7 +32,7 @@ _SHORT = 4  # two changed letters leave little of a word of this length
 _DOUBLED = re.compile(r"[^aeiou][aeiou]([bdgklmnprtvz])\1$")  # as in "running", "wrapped"
 MOSTLY = 0.75
 """The share of a model's words that English has, from which on it reads English."""
-_FEWEST = 100
+_FEWEST = 100  # words that say what language they are of
 _LEVELS = 12  # levels from one rank to its double: a rank is kept to 6 %
 
 
@@ -185,6 +185,13 @@ def dictionary() -> Dictionary:
     return from_bytes(FILE.read_bytes())
 
 
+def mostly_english(words: Iterable[str]) -> bool:
+    """Whether the words that a model has are of English; not where there are few of them."""
+    lower = [word for word in words if len(word) > 2 and word.isalpha() and word.islower()]
+    known = sum(word.isascii() and dictionary().knows(word) for word in lower)
+    return len(lower) >= _FEWEST and known >= MOSTLY * len(lower)
+
+
 def to_bytes(words: Dictionary) -> bytes:
     """The content of the file."""
     lines = [str(words.pictured)]
@@ -193,13 +200,6 @@ def to_bytes(words: Dictionary) -> bytes:
         lines.append(" ".join(map(str, np.bincount(levels).tolist())))
         lines.append(" ".join(row.tobytes().decode() for row in group.codes))
     return gzip.compress("\n".join(lines).encode(), 9, mtime=0)
-
-
-def mostly_english(words: Iterable[str]) -> bool:
-    """Whether the words that a model has are of English; not where there are few of them."""
-    lower = [word for word in words if len(word) > 2 and word.isalpha() and word.islower()]
-    known = sum(word.isascii() and dictionary().knows(word) for word in lower)
-    return len(lower) >= _FEWEST and known >= MOSTLY * len(lower)
 
 
 def from_bytes(content: bytes) -> Dictionary:

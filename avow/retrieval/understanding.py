@@ -40,8 +40,8 @@ Problem = Literal[
 UNKNOWN_SHARE = 0.25
 """From this share of unknown content words on, a query is not understood."""
 UNLEARNT = 0.5
-"""What a word of English that the model never learnt counts among them: its neighbours say
-more of what is meant than those of a word that is none."""
+"""What a word of English that the model never learnt counts among them. As much as any other,
+and 8 % of the captions of a run's own dataset would not be understood."""
 IMPLAUSIBLE = -3.8
 """Mean log-probability of letters, below which an unknown word is no word of English."""
 COMMON_RANK, COMMON, GENERAL = 3000, 0.8, 0.4

@@ -28,6 +28,7 @@ from avow.data.judgements import FILE, read_judgements
 from avow.data.opening import dataset_file, open_dataset
 from avow.metrics.rejection import auroc
 from avow.study import relevance_labels as fitting
+from avow.study.human_agreement import STRICT
 from avow.trust.policy import Policy
 from avow.trust.probability import (
     Probability,
@@ -79,15 +80,18 @@ def sentences(lab: Lab, captions: list[str], kind: str = "") -> np.ndarray:
     return lab.kept(key, lambda: fitting.sentence_vectors(captions))
 
 
-def expert_curve(lab: Lab) -> fitting.FitCurve:
-    """Agreement to P(a person says it fits), from half of the experts' images."""
+def expert_curve(lab: Lab, at_least: int = STRICT) -> fitting.FitCurve:
+    """Agreement to P(a person says it fits), from half of the experts' images.
+
+    at_least: the score that experts gave what fits; LENIENT: with minor errors.
+    """
     split = open_dataset("flickr8k").splits["test"]
     images = len(split.image_ids)
     said = sentences(lab, list(split.captions))
     agreed = fitting.agreement(said, said, split.image_of, images)
     pairs = read_judgements(dataset_file("flickr8k", FILE))
     judged = pairs.within(split.image_ids, split.image_of)
-    return fitting.expert_curve(judged, agreed, fitting.expert_half(images))
+    return fitting.expert_curve(judged, agreed, fitting.expert_half(images), at_least)
 
 
 @dataclass(frozen=True)

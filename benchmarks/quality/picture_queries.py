@@ -25,8 +25,6 @@ from jaxtyping import Bool, Float
 
 from avow.core.contracts import Split
 from avow.core.places import avow_home
-from avow.data.judgements import FILE, read_judgements
-from avow.data.opening import dataset_file, open_dataset
 from avow.metrics.calibration import expected_calibration_error
 from avow.study import relevance_labels as fitting
 from avow.study.human_agreement import LENIENT
@@ -36,7 +34,7 @@ from avow.trust.top_k import summarise
 from benchmarks._lab import Lab
 from benchmarks._report import keep
 from benchmarks.quality._large_galleries import Known, Photographs, Side
-from benchmarks.quality.first_answers import sentences
+from benchmarks.quality.first_answers import expert_curve, sentences
 
 SIZES, QUERIES, TEN, BINS, SEED = (100, 300, 900, 3600), 500, 10, 10, 0
 
@@ -97,7 +95,7 @@ def same_kind(
     lab: Lab, split: Split, asks: np.ndarray, shown: np.ndarray
 ) -> Float[np.ndarray, "asks shown"]:
     """The mean P over the captions of one photograph that they fit the other."""
-    curve = lenient_curve(lab)
+    curve = expert_curve(lab, LENIENT)
     (asking, owner), (said, place) = (
         captions_of(lab, split, rows, kind)
         for rows, kind in ((asks, "asks-"), (shown, "shown-"))
@@ -118,17 +116,6 @@ def captions_of(
     theirs = np.flatnonzero(place[split.image_of] >= 0)
     texts = [split.captions[row] for row in theirs]
     return sentences(lab, texts, f"pictures-{kind}"), place[split.image_of[theirs]]
-
-
-def lenient_curve(lab: Lab) -> fitting.FitCurve:
-    """Agreement to P(a person says it fits with minor errors), from half of the images."""
-    split = open_dataset("flickr8k").splits["test"]
-    images = len(split.image_ids)
-    said = sentences(lab, list(split.captions))
-    agreed = fitting.agreement(said, said, split.image_of, images)
-    pairs = read_judgements(dataset_file("flickr8k", FILE))
-    judged = pairs.within(split.image_ids, split.image_of)
-    return fitting.expert_curve(judged, agreed, fitting.expert_half(images), LENIENT)
 
 
 def judged(lab: Lab, policy: Policy, asking: Asking) -> dict[str, Any]:

@@ -94,9 +94,9 @@ class ModelEncoder(Encoder):
         if not self.grid:
             _ = model.backbone  # says what is missing
         self.bank = bank.texts(home)
-        self.english = mostly_english(model.tokeniser.own_words())
-        if model.tokeniser.whole_words:
-            self.vocabulary = frozenset(model.tokeniser.own_words())
+        words = frozenset(model.tokeniser.own_words())
+        self.english = mostly_english(words)
+        self.vocabulary = words if model.tokeniser.whole_words else None
         identity = json.dumps(model.visual.get("identity"), sort_keys=True)
         self.fingerprint = of_text([model.fingerprint, identity])
         self._quick: Texts | None = None
