@@ -232,7 +232,7 @@ def tcl() -> str:
         figures.source(
             "flickr8k",
             "flickr8k_methods",
-            *tcl_coco.files(),
+            tcl_coco.FILE,
             ABLATION,
             *filter(figures.exists, tcl_figures.FILES),
         ),

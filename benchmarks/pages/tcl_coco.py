@@ -1,21 +1,17 @@
 """Tables I and II of TCL on MS-COCO, beside what was trained on the part of it at hand."""
 
 import statistics
-from collections.abc import Sequence
 
 from benchmarks.pages import figures
 from benchmarks.pages.figures import Document, number, several
 from benchmarks.pages.verdicts import (
     Comparison,
-    one_seed,
     published,
     unequal_training,
     usual_deviation,
 )
 
-FILES = ("coco_grid", "papers/coco")
-OTHER_COPY = "papers/coco_224"
-"""Tested on a smaller copy of the photographs than the one that taught."""
+FILE = "papers/coco"
 HINGE, TCL = "coco_grid/vse_infty_hinge", "coco_grid/vse_infty_tcl"
 TABLES = {"Table I": ("in folds of 1,000", "folded"), "Table II": ("whole test", "rows")}
 ROWS = {"hinge": (HINGE, "model")} | {
@@ -24,57 +20,36 @@ ROWS = {"hinge": (HINGE, "model")} | {
 WAYS = ("image_to_text", "text_to_image")
 
 
-def files() -> list[str]:
-    return [name for names in copies().values() for name in names]
-
-
-def copies() -> dict[str, list[str]]:
-    """The files for each copy of the test photographs, by what tells it in a row."""
-    found = {"": [name for name in FILES if figures.exists(name)]}
-    if figures.exists(OTHER_COPY):
-        found[", smaller photographs"] = [OTHER_COPY]
-    return found
-
-
-def rows(recipe: str, view: str, part: str, names: Sequence[str] = ()) -> list[Document]:
-    """What every seed found, of the file that has most of them."""
-    found = [
-        [
-            row
-            for run in figures.load(name)["runs"]
-            if run["recipe"] == recipe
-            for row in run[part]
-            if row["name"] == view
-        ]
-        for name in names or copies()[""]
+def rows(recipe: str, view: str, part: str) -> list[Document]:
+    """What every seed found."""
+    return [
+        row
+        for run in figures.load(FILE)["runs"]
+        if run["recipe"] == recipe
+        for row in run[part]
+        if row["name"] == view
     ]
-    return max(found, key=len)
 
 
-def rsums(recipe: str, view: str, part: str, names: Sequence[str] = ()) -> list[float]:
-    return [row["rsum"] for row in rows(recipe, view, part, names)]
+def rsums(recipe: str, view: str, part: str) -> list[float]:
+    return [row["rsum"] for row in rows(recipe, view, part)]
 
 
 def claims() -> list[Comparison]:
     """Whether TCL adds to VSE∞, for each table and what it prints of TCL."""
-    return [
-        one
-        for more, names in copies().items()
-        for table in TABLES
-        for one in claims_of(table, names, more)
-    ]
+    return [one for table in TABLES for one in claims_of(table)]
 
 
-def claims_of(table: str, names: Sequence[str], more: str) -> list[Comparison]:
+def claims_of(table: str) -> list[Comparison]:
     usual, barred = usual_deviation("papers/main"), unequal_training(TCL, HINGE)
     where, part = TABLES[table]
     theirs = published("tcl")[table]["methods"]["VSE∞"]
     return [
         Comparison(
-            f"MS-COCO, {where}{more}: TCL adds to VSE∞, {view}",
+            f"MS-COCO, {where}: TCL adds to VSE∞, {view}",
             theirs[view]["rsum"] - theirs["hinge"]["rsum"],
-            rsums(recipe, name, part, names),
-            rsums(HINGE, "model", part, names),
+            rsums(recipe, name, part),
+            rsums(HINGE, "model", part),
             usual=usual,
             barred=barred,
         )
@@ -86,7 +61,6 @@ def claims_of(table: str, names: Sequence[str], more: str) -> list[Comparison]:
 def section() -> list[str]:
     head = ["VSE∞ with Bi-GRU", *(f"{way} R@{k}" for way in ("i→t", "t→i") for k in (1, 5, 10))]
     seeds = min(len(rows(recipe, view, "rows")) for recipe, view in ROWS.values())
-    alone = f" {one_seed(usual_deviation('papers/main'))}" if seeds == 1 else ""
     printed = " and ".join(
         number(published("tcl")[table]["methods"]["SGR"]["both views"]["rsum"], 1)
         for table in TABLES
@@ -95,31 +69,15 @@ def section() -> list[str]:
         "## Tables I and II on MS-COCO",
         "Photographs with captions at hand: 37,516 to train with where the paper has 113,287, "
         "and 4,407 of its 5,000 to test with, four folds of 1,000. Both losses had equal "
-        f"epochs and batches; seeds of each: {seeds}.{alone}",
+        f"epochs and batches; seeds of each: {seeds}.",
         figures.table([*head, "rSum"], [line for table in TABLES for line in lines(table)]),
-        *smaller(),
         f"TCL with SGR, for which the paper prints {printed}, is not among them: SAF and "
         "SGR had a single epoch on COCO ([recall](../results/recall.md#ms-coco-with-part-of-"
         "its-captions)), which is no comparison with VSE∞. Both stand in the queue with as "
         "many epochs. GloVe and BERT were tried on Flickr8k alone.",
         figures.command(
-            f"python -m benchmarks.quality.recipes {FILES[0]} {HINGE} {TCL} --seeds 0 "
-            "--fold 1000"
+            "python -m benchmarks.quality.paper_queue --features DIR --only coco_grid/vse_infty"
         ),
-    ]
-
-
-def smaller() -> list[str]:
-    """What the rows of the smaller photographs are."""
-    if not figures.exists(OTHER_COPY):
-        return []
-    seeds = len(rows(TCL, "both views", "rows", (OTHER_COPY,)))
-    return [
-        f"Smaller photographs: {seeds} seeds of the present code, tested on a copy of the "
-        "photographs at 224 by 224 pixels, where those that taught have 256 by 256. That was a "
-        "mistake in making the features and no choice; both losses met the same photographs, "
-        "so their difference says what it should, and recall does not: it is below that of "
-        "one copy."
     ]
 
 
@@ -130,15 +88,14 @@ def lines(table: str) -> list[list[str]]:
         recalls = [number(one, 1) for one in row["recalls"]]
         name = view if view == "hinge" else f"TCL, {view}"
         found.append([f"paper, {where}: {name}", *recalls, number(row["rsum"], 1)])
-    for more, names in copies().items():
-        for view, (recipe, name) in ROWS.items():
-            seeds = rows(recipe, name, part, names)
-            recalls = [
-                number(statistics.fmean(row[way][f"r{k}"] for row in seeds), 1)
-                for way in WAYS
-                for k in (1, 5, 10)
-            ]
-            name = view if view == "hinge" else f"TCL, {view}"
-            rsum = several([row["rsum"] for row in seeds])
-            found.append([f"here, {where}{more}: {name}", *recalls, rsum])
+    for view, (recipe, name) in ROWS.items():
+        seeds = rows(recipe, name, part)
+        recalls = [
+            number(statistics.fmean(row[way][f"r{k}"] for row in seeds), 1)
+            for way in WAYS
+            for k in (1, 5, 10)
+        ]
+        name = view if view == "hinge" else f"TCL, {view}"
+        rsum = several([row["rsum"] for row in seeds])
+        found.append([f"here, {where}: {name}", *recalls, rsum])
     return found
