@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from avow.core.logistic import expit
 from avow.trust.coherence import (
+    ABOVE,
     BEHIND,
     INTERVAL,
     Behind,
@@ -55,6 +56,40 @@ def test_the_number_is_the_sum_of_all_probabilities(tail):
     assert np.corrcoef(found.expected, exact)[0, 1] > 0.98
     np.testing.assert_allclose(found.low, found.expected)
     np.testing.assert_allclose(found.high, found.expected)
+
+
+def test_a_level_tells_what_gaps_do_not():
+    """Of two names with equal hits and gaps, that of the higher level has fewer behind them."""
+
+    def leveled(queries: int, seed: int) -> tuple[np.ndarray, Behind, np.ndarray, np.ndarray]:
+        hits, behind, true, _ = world(queries, seed)
+        above = np.random.default_rng(seed).normal(0, 1.5, queries)
+        return hits, behind, expit(np.log(true / (1 - true)) + above[:, None]), above
+
+    hits, behind, true, above = leveled(300, seed=1)
+    words = np.ones(len(above), int)
+    rng = np.random.default_rng(2)
+    query, column = np.nonzero(rng.random(true.shape) < 0.1)
+    fits, sizes = rng.random(len(query)) < true[query, column], np.full(len(query), GALLERY)
+    tails = [
+        fit_tail(
+            "relevant",
+            behind_features(hits[:, -1], behind.gap, words, *given)[query, column],
+            fits,
+            sizes,
+            query,
+        )
+        for given in ((), (above,))
+    ]
+    assert [one.names for one in tails] == [BEHIND, (*BEHIND, ABOVE)]
+    hits, behind, true, above = leveled(200, seed=3)
+    true = np.minimum(true, hits[:, -1:])
+    exact = hits.sum(1) + true.sum(1)
+    plain, told = (
+        number(hits, behind, one, 1.0, words[:200], above=above).expected for one in tails
+    )
+    off, off_plain = (abs(np.log(one / exact)).mean() for one in (told, plain))
+    assert off < 0.1 < 0.3 < off_plain
 
 
 def test_a_sample_is_unbiased(tail):

@@ -13,6 +13,8 @@ from avow.core.background import Background
 from avow.core.errors import BadData, WrongTrust
 from avow.metrics.rejection import auroc
 from avow.trust.calibration_queries import COMMON, CalibrationQueries, without_relevant
+from avow.trust.coherence import ABOVE, BEHIND, Number
+from avow.trust.counting import behind
 from avow.trust.drawn_hits import NAMES as ENOUGH
 from avow.trust.drawn_hits import RARE, DrawnHits, crossed_levels, known_levels, with_levels
 from avow.trust.fitting import fit_search_policy, judge_again
@@ -131,11 +133,43 @@ def test_the_level_tells_what_is_absent(kinds, taught):
     assert told_apart(taught) > told_apart(plain) + 0.015
 
 
+def counted(policy: Policy, asking: CalibrationQueries) -> Number:
+    summary, order = summarise(asking.scored.asked())
+    reading = policy.read(summary, asking.words, asking.common, asking.vectors)
+    number = policy.number(reading, behind(asking.scored, order))
+    assert number is not None
+    return number
+
+
+def test_how_many_there_are_is_read_from_the_level(kinds, taught):
+    plain = fit_search_policy([replace(one, vectors=None) for one in kinds], sizes=SIZES)
+    assert plain.tail is not None and plain.tail.names == BEHIND
+    assert taught.tail is not None and taught.tail.names == (*BEHIND, ABOVE)
+    asking = names(8)
+    summary, order = summarise(asking.scored.asked())
+    reading = taught.read(summary, asking.words, asking.common, asking.vectors)
+    assert reading.level is not None and summary.relative is not None
+    np.testing.assert_allclose(reading.above, summary.relative[:, -1] - reading.level)
+    others = behind(asking.scored, order)
+    read = taught.number(reading, others)
+    higher = taught.number(replace(reading, level=reading.level + 1), others)
+    assert read is not None and higher is not None
+    assert (read.expected != higher.expected).mean() > 0.5
+
+
+def test_the_level_of_a_longer_query_changes_no_number(taught):
+    asking = captions(6)
+    assert asking.vectors is not None
+    other = replace(asking, vectors=3 * asking.vectors)
+    one, same = counted(taught, asking), counted(taught, other)
+    np.testing.assert_array_equal(one.expected, same.expected)
+
+
 def test_it_is_kept_and_asked_for(taught, tmp_path):
     path = tmp_path / "policy.json"
     taught.save(path)
     again = Policy.load(path)
-    assert again.level == taught.level and json.loads(path.read_text())["format"] == 6
+    assert again.level == taught.level and json.loads(path.read_text())["format"] == 7
     asking = names(8)
     summary, _ = summarise(asking.scored.asked())
     one, other = (
@@ -143,6 +177,9 @@ def test_it_is_kept_and_asked_for(taught, tmp_path):
         for policy in (taught, again)
     )
     np.testing.assert_array_equal(one.present, other.present)
+    np.testing.assert_array_equal(
+        counted(taught, asking).expected, counted(again, asking).expected
+    )
     message = refusal(lambda: again.judge(summary, asking.words, common=asking.common), BadData)
     assert message == (
         "The policy reads the vectors of queries. Expected `vectors`, one for every query; "
@@ -169,6 +206,10 @@ def test_a_file_with_half_of_it_is_refused(taught, tmp_path):
     for part in ({"level": None}, {"anything_named": None}):
         replace(taught, **part).save(path)
         with pytest.raises(WrongTrust, match="do not go together"):
+            Policy.load(path)
+    for part in ({"level": None, "anything_named": None}, {"tail": taught.anything}):
+        replace(taught, **part).save(path)
+        with pytest.raises(WrongTrust, match="columns that are not known here"):
             Policy.load(path)
     with pytest.raises(ValueError, match="finite"):
         Level((1.0, float("nan")), 0.0)

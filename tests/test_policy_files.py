@@ -33,7 +33,7 @@ def opened(name: str, again: bool, place: Path) -> Policy:
     if not again:
         return policy
     policy.save(place / "policy.json")
-    assert json.loads((place / "policy.json").read_text())["format"] == 6
+    assert json.loads((place / "policy.json").read_text())["format"] == 7
     return Policy.load(place / "policy.json")
 
 
@@ -166,10 +166,10 @@ def test_another_model_is_a_doubt_where_that_is_asked_for():
 
 
 def test_a_later_format_is_named(tmp_path):
-    (tmp_path / "trust.json").write_text('{"format": 7}')
+    (tmp_path / "trust.json").write_text('{"format": 8}')
     assert refusal(lambda: Policy.load(tmp_path / "trust.json"), WrongTrust) == (
-        f"The policy '{tmp_path / 'trust.json'}' cannot be read (format 7; this version reads "
-        "1 to 6). Expected a file written by `Policy.save`; calibrate again with "
+        f"The policy '{tmp_path / 'trust.json'}' cannot be read (format 8; this version reads "
+        "1 to 7). Expected a file written by `Policy.save`; calibrate again with "
         "`avow calibrate`."
     )
 

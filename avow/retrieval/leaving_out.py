@@ -13,8 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from avow.core.shapes import Float, Int
-from avow.trust.coherence import agree, behind_features, one_of_first
-from avow.trust.gallery_sampling import predict
+from avow.trust.coherence import Behind, agree, each_behind, one_of_first
 from avow.trust.judgements import Judgements, Verdict
 from avow.trust.policy import Policy
 from avow.trust.top_k import TopKSummary
@@ -27,22 +26,24 @@ def probability_of(
     items: Int[np.ndarray, " items"],
     evidence: Float[np.ndarray, " items"],
     query: tuple[Int[np.ndarray, " 1"], Float[np.ndarray, " 1"] | None],
+    vector: Float[np.ndarray, " dim"],
 ) -> Float[np.ndarray, " items"]:
     """That each of some items fits a query, whether it is among the query's best or behind.
 
     summary, first: of the query's best items. evidence: the log-evidence of `items`, relative
-    where the summary has it. query: its number of words, and how common it is.
+    where the summary has it. query: its number of words, and how common it is. vector: the
+    query's own.
     """
     assert policy.tail is not None
-    described, words = policy.features(summary, *query)
-    stated = predict(policy.probability, described, summary.gallery)[0]
+    reading = policy.read(summary, *query, vector[None])
+    stated, words = reading.stated[0], reading.words
     best_evidence = summary.scores.mean(0)[0] / summary.tau
     if summary.relative is not None:
         best_evidence = summary.relative[0]
-    rows = behind_features(
-        stated.min(keepdims=True), (best_evidence[-1] - evidence)[None], words
-    )[0]
-    behind = np.minimum(policy.tail(rows, int(summary.gallery[0])), stated.min())
+    gap = (best_evidence[-1] - evidence)[None]
+    others = Behind(gap, np.full(gap.shape, True), summary.gallery - len(stated))
+    hits = -np.sort(-stated)[None]
+    behind = each_behind(hits, others, policy.tail, words, reading.above)[0]
     inside = items[:, None] == first[None]
     each = np.where(inside.any(1), stated[inside.argmax(1)], behind)
     return each if policy.line is None else policy.line(each[None], words)[0]

@@ -93,7 +93,8 @@ def _judged(
     reading = policy.read(summary, words, common, vectors)
     assert reading.agreed is not None and policy.tail is not None
     hits = reading.agreed[0]
-    each = each_behind(hits, part.behind(summary, usual), policy.tail, words)
+    behind = part.behind(summary, usual)
+    each = each_behind(hits, behind, policy.tail, words, reading.above)
     by_probability = np.argsort(-reading.stated, axis=1, kind="stable")
     np.put_along_axis(each, np.take_along_axis(order, by_probability, 1), hits, 1)
     return each.reshape(queries, number * size)

@@ -368,7 +368,7 @@ class Retriever:
             assert usual_items is not None
             evidence = evidence - usual_items.log_mean.mean(0)
         query, policy = of_queries([request]), policy.for_size(len(gallery))
-        return probability_of(policy, summary, first, items, evidence, query)
+        return probability_of(policy, summary, first, items, evidence, query, request.vector)
 
     def _uncertainty(self, scores: QueryScores) -> list[Uncertainty]:
         tau, kind = self.library.manifest["tau"], self.library.manifest["kind"]

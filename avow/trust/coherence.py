@@ -18,9 +18,10 @@ never falls with k, and no hit is more probable than that anything fits.
 
 How many items fit is the sum of the probabilities of the whole gallery: the hits with their
 own, all others by a sample, each with a probability that falls with the gap between its
-evidence and that of the last hit. The sample stands for the rest, so the cost does not grow
-with the gallery. `spread`, measured on held-out queries, is the factor (of one more than the
-number) that holds four out of five of them.
+evidence and that of the last hit, and for names also with how far that hit is below their
+level (`trust.level`). The sample stands for the rest, so the cost does not grow with the
+gallery. `spread`, measured on held-out queries, is the factor (of one more than the number)
+that holds four out of five of them.
 """
 
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from avow.trust.probability import Line, Probability, fit_probability
 TEN = 10
 """The first hits that a verdict is about, however many are shown."""
 BEHIND = ("last hit", "gap", "log words", "gap x log words")
+ABOVE = "last hit above level"
+"""One column more, where the levels of names are known."""
 INTERVAL, _WITHIN = 0.8, 1.2816
 """Of held-out queries, how many the interval holds; and the standard deviations of a normal
 distribution that hold as much."""
@@ -180,22 +183,27 @@ def behind_features(
     last: Float[np.ndarray, " queries"],
     gap: Float[np.ndarray, "queries behind"],
     words: Int[np.ndarray, " queries"],
-) -> Float[np.ndarray, "queries behind 4"]:
-    """The columns `BEHIND`. last: the probability of the last hit."""
+    above: Float[np.ndarray, " queries"] | None = None,
+) -> Float[np.ndarray, "queries behind columns"]:
+    """The columns `BEHIND`, and `ABOVE` where it is given. last: P of the last hit."""
     length = np.broadcast_to(np.log1p(words)[:, None], gap.shape)
     before = np.broadcast_to(log_odds(last)[:, None], gap.shape)
-    return np.stack([before, gap, length, gap * length], -1)
+    columns = [before, gap, length, gap * length]
+    if above is not None:
+        columns.append(np.broadcast_to(above[:, None], gap.shape))
+    return np.stack(columns, -1)
 
 
 def fit_tail(
     event: str,
-    rows: Float[np.ndarray, "items 4"],
+    rows: Float[np.ndarray, "items columns"],
     fits: Bool[np.ndarray, " items"],
     gallery: Int[np.ndarray, " items"],
     groups: Int[np.ndarray, " items"],
 ) -> Probability:
-    """The probability of a candidate behind the hits."""
-    return fit_probability(f"{event}, behind", BEHIND, rows, fits, gallery, groups)
+    """The probability of a candidate behind the hits, from `behind_features`."""
+    names = (*BEHIND, ABOVE)[: rows.shape[1]]
+    return fit_probability(f"{event}, behind", names, rows, fits, gallery, groups)
 
 
 def each_behind(
@@ -203,14 +211,18 @@ def each_behind(
     behind: Behind,
     tail: Probability,
     words: Int[np.ndarray, " queries"],
+    above: Float[np.ndarray, " queries"] | None = None,
 ) -> Float[np.ndarray, "queries behind"]:
-    """The probability of every candidate; never more than of the hits before it."""
-    queries, columns = behind.gap.shape
-    rows = behind_features(stated[:, -1], behind.gap, words).reshape(
-        queries * columns, len(BEHIND)
-    )
-    sizes = np.repeat(stated.shape[1] + behind.count, columns)
-    return np.minimum(tail(rows, sizes).reshape(queries, columns), stated[:, -1:])
+    """The probability of every candidate; never more than of the hits before it.
+
+    above: what `tail` reads as `ABOVE`, if it does.
+    """
+    queries, candidates = behind.gap.shape
+    above = above if ABOVE in tail.names else None
+    rows = behind_features(stated[:, -1], behind.gap, words, above)
+    sizes = np.repeat(stated.shape[1] + behind.count, candidates)
+    each = tail(rows.reshape(queries * candidates, len(tail.names)), sizes)
+    return np.minimum(each.reshape(queries, candidates), stated[:, -1:])
 
 
 def number(
@@ -220,9 +232,10 @@ def number(
     spread: float,
     words: Int[np.ndarray, " queries"],
     line: Line | None = None,
+    above: Float[np.ndarray, " queries"] | None = None,
 ) -> Number:
     """How many items fit. stated: of all hits, best first. line: moves hits and all others."""
-    each = each_behind(stated, behind, tail, words)
+    each = each_behind(stated, behind, tail, words, above)
     return counted(stated, each, behind.seen, behind.count, spread, words, line)
 
 

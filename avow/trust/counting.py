@@ -8,7 +8,7 @@ import numpy as np
 from avow.core.shapes import Int
 from avow.trust.calibration_queries import CalibrationQueries, sampled, together
 from avow.trust.coherence import Behind, behind_features, fit_tail, measured_spread
-from avow.trust.gallery_sampling import ScoredQueries, predict
+from avow.trust.gallery_sampling import ScoredQueries
 from avow.trust.policy import Policy
 from avow.trust.top_k import relative_evidence, summarise
 
@@ -61,12 +61,12 @@ def _behind(
     """Features, truth, gallery sizes and groups of a sample of candidates behind the hits."""
     some = asking.only(sampled(len(asking.words), seed))
     summary, order = summarise(some.scored.asked())
-    features, words = policy.features(summary, some.words, some.common)
-    stated = -np.sort(-predict(policy.probability, features, summary.gallery), axis=1)
-    hits, _, _ = policy.anything_of(features, stated, summary.gallery, some.level)
+    reading = policy.read(summary, some.words, some.common, level=some.level)
+    assert reading.agreed is not None
     others = behind(some.scored, order)
     drawn = np.random.default_rng(seed).random(others.seen.shape) < _TAIL / others.seen.shape[1]
     query, column = np.nonzero(others.seen & drawn)
-    rows = behind_features(hits[:, -1], others.gap, words)[query, column]
+    last = reading.agreed[0][:, -1]
+    rows = behind_features(last, others.gap, reading.words, reading.above)[query, column]
     groups = together(some.scored.groups)[query]
     return rows, some.scored.match[query, column], summary.gallery[query], groups

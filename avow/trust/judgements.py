@@ -11,6 +11,7 @@ import numpy as np
 from avow.core.errors import WrongTrust
 from avow.core.shapes import Bool, Float, Int
 from avow.trust.gallery_sampling import one_of
+from avow.trust.probability import is_name
 from avow.trust.risk_control import Promise, promise
 from avow.trust.top_k import TopKSummary
 
@@ -211,6 +212,14 @@ class Reading:
     """Hits by probability, "one of the first ten" and rho, where the policy has `anything`."""
     level: Float[np.ndarray, " queries"] | None = None
     """The level of every query, where the policy reads it."""
+
+    @property
+    def above(self) -> Float[np.ndarray, " queries"] | None:
+        """How far the last hits of names are above their level; 0 for other queries."""
+        relative = self.summary.relative
+        if self.level is None or relative is None:
+            return None
+        return np.where(is_name(self.words), relative[:, -1] - self.level, 0)
 
 
 @dataclass(frozen=True)

@@ -218,8 +218,8 @@ class Policy:
     ) -> Reading:
         """What `judge` and `number` have in common. level: where a fit knows better."""
         features, words = self.features(summary, words, common)
-        if self.level is not None and level is None:
-            level = self.level.of(vectors)
+        if self.level is None or level is None:
+            level = None if self.level is None else self.level.of(vectors)
         stated = predict(self.probability, features, summary.gallery)
         agreed = None
         if self.anything is not None:
@@ -321,8 +321,8 @@ class Policy:
         """How many items of the gallery fit each query; None for policies that cannot say."""
         if reading.agreed is None or self.tail is None:
             return None
-        hits = reading.agreed[0]
-        return number(hits, behind, self.tail, self.spread, reading.words, self.line)
+        hits, words, above = reading.agreed[0], reading.words, reading.above
+        return number(hits, behind, self.tail, self.spread, words, self.line, above)
 
     def features(
         self,

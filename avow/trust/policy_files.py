@@ -1,6 +1,7 @@
 """Files of policies: one format to write, and those of earlier versions to read.
 
-    format 6    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 7    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 6    the same without levels for what is behind the hits
     format 5    the same without a policy for larger galleries
     format 4    the same without the sizes of the galleries of held-out queries
     format 3    the same without a level
@@ -19,14 +20,14 @@ import numpy as np
 
 from avow.core.errors import WrongTrust
 from avow.core.seals import read_document, write_document
-from avow.trust.coherence import log_odds
+from avow.trust.coherence import ABOVE, BEHIND, log_odds
 from avow.trust.judgements import Conditions, HeldOut
 from avow.trust.level import LEVEL, Level
 from avow.trust.policy import SHOWN, Policy
 from avow.trust.probability import Line, Probability
 from avow.trust.risk_control import Promise
 
-FORMAT = 6
+FORMAT = 7
 
 
 def write(policy: Policy, path: Path) -> None:
@@ -114,6 +115,9 @@ def _of_names(content: dict[str, Any]) -> tuple[Probability | None, Level | None
     named, level = _probability(content.get("anything_named")), content.get("level")
     if (level is not None) != (named is not None and LEVEL in named.names):
         raise ValueError("a level and what reads it do not go together")
+    columns = (BEHIND, BEHIND if level is None else (*BEHIND, ABOVE))
+    if (tail := content.get("tail")) is not None and tuple(tail["names"]) not in columns:
+        raise ValueError("what is behind the hits is read from columns that are not known here")
     return named, None if level is None else Level.from_dict(level)
 
 

@@ -28,10 +28,9 @@ from jaxtyping import Float
 
 from avow.core.logistic import expit
 from avow.trust.calibration_queries import DRAWS, CalibrationQueries, drawn_labels
-from avow.trust.coherence import behind_features, log_odds
+from avow.trust.coherence import each_behind, log_odds
 from avow.trust.counting import behind
 from avow.trust.fitting import fit_search_policy
-from avow.trust.gallery_sampling import predict
 from avow.trust.policy import Policy
 from avow.trust.top_k import summarise
 
@@ -61,20 +60,16 @@ def whole_probabilities(policy: Policy, asking: CalibrationQueries) -> tuple[Fit
 
 def _whole(policy: Policy, asking: CalibrationQueries) -> tuple[Fits, Shares]:
     summary, order = summarise(asking.scored.asked())
-    features, words = policy.features(summary, asking.words, asking.common)
-    stated = predict(policy.probability, features, summary.gallery)
-    best_first = np.argsort(-stated, axis=1, kind="stable")
+    reading = policy.read(summary, asking.words, asking.common, asking.vectors)
+    best_first = np.argsort(-reading.stated, axis=1, kind="stable")
     ranked = np.take_along_axis(order, best_first, axis=1)
-    stated = np.take_along_axis(stated, best_first, axis=1)
-    level = None if policy.level is None else policy.level.of(asking.vectors)
-    hits, _, rho = policy.anything_of(features, stated, summary.gallery, level)
+    assert reading.agreed is not None
+    hits, _, rho = reading.agreed
     queries, items = len(asking.words), asking.scored.match.shape[1]
     fits = np.zeros((queries, items))
     if policy.tail is not None and hits.shape[1] < items:
         others = behind(asking.scored, order)
-        rows = behind_features(hits[:, -1], others.gap, words).reshape(queries * items, -1)
-        each = policy.tail(rows, np.repeat(summary.gallery, items)).reshape(queries, items)
-        fits = np.minimum(each, hits[:, -1:])
+        fits = each_behind(hits, others, policy.tail, reading.words, reading.above)
     np.put_along_axis(fits, ranked, hits, axis=1)
     return fits, rho
 

@@ -2,12 +2,18 @@
 
 import statistics
 
-from benchmarks.pages import by_picture, common_things, elsewhere, figures, large_galleries
+from benchmarks.pages import (
+    by_picture,
+    common_things,
+    elsewhere,
+    figures,
+    how_many,
+    large_galleries,
+)
 from benchmarks.pages.figures import Document, fraction, percent
 
 FILE, FIRST, TRAINED = "people", "first_answers", "papers/answers"
 SMALL, CURVES, DEPTHS = "small_galleries", "label_curves", "first_k"
-NAMES = "single_names"
 GALLERIES = {
     "flickr8k": "Flickr8k test",
     "coco": "COCO test, a part",
@@ -61,7 +67,7 @@ def render() -> str:
         "their photograph there, and the fit takes that for as likely as not.",
         first_k(figures.load(DEPTHS)["rows"]),
         "## How many fit, name by name",
-        single_names(figures.load(NAMES)),
+        how_many.section(),
         "## Promises",
         "Share of random halves in which the answers of one half broke the promise of the "
         "other, which may be broken in one of ten.",
@@ -86,7 +92,7 @@ def render() -> str:
             *by_picture.COMMANDS,
             "python -m benchmarks.quality.label_curves",
             "python -m benchmarks.quality.first_k",
-            "python -m benchmarks.quality.single_names",
+            *how_many.COMMANDS,
             "python -m benchmarks.quality.first_answers",
             "python -m benchmarks.quality.run_answers FOLDER",
         ),
@@ -99,7 +105,7 @@ def render() -> str:
             large_galleries.FILE,
             CURVES,
             DEPTHS,
-            NAMES,
+            *how_many.FILES,
             FIRST,
             TRAINED,
         ),
@@ -167,54 +173,6 @@ def first_k(rows: Document) -> str:
         for k, depth in row["depths"].items()
     ]
     return figures.table(["queries", "k", "found", *rules], cells)
-
-
-WAYS = {
-    "before": "fitted on usual shares",
-    "today": "shipped",
-    "mixture": "mixture",
-    "bank": "levels by reference queries",
-    "pictures": "and by training photographs",
-}
-
-
-def single_names(kept: Document) -> str:
-    """How far off the stated number is for one name, as shipped and by three trials."""
-    told = {way: name for way, name in WAYS.items() if way in kept["rows"]}
-    rows = []
-    for kind, shipped in kept["rows"]["today"].items():
-        ways = [kept["rows"][way][kind] for way in told]
-        usual = "every gallery" if kind == "every" else kind.replace("share 0.", "share .")
-        rows.append([
-            f"{usual}, {shipped['galleries']:,}",
-            *(f"{2 ** way['median']:.2f}, {2 ** way['nine_in_ten']:.1f} "
-              f"({way['log_loss']:.3f})" for way in ways),
-        ])  # fmt: skip
-    gone = [kept["absent"][way] for way in told]
-    rows.append([
-        f"absent names, {gone[0]['galleries']:,}: stated number",
-        *(f"{way['number']:.1f}, {way['nine_in_ten']:.1f}" for way in gone),
-    ])  # fmt: skip
-    shares = [percent(kept["rows"][way]["every"]["inside"]) for way in told]
-    before = ""
-    if "before" in told:
-        before = (
-            "; the one before it was not, and is far off where a name is much commoner than "
-            "among its photographs"
-        )
-    rows.append(["true number inside the interval", *shares])
-    return (
-        "The factor by which the stated number of fitting pictures is off, half of the times "
-        "and nine times out of ten, and in brackets the log loss of the ten best hits; "
-        f"{kept['names']} names over dev photographs, each in galleries with its usual share "
-        "and in some made so that it has another. What fits is what captions or objects say, "
-        "so some of the factor is theirs. The shipped policy is fitted with half of these "
-        f"names, also in galleries in which they have other shares{before}. "
-        "The other columns are a trial in five folds of names, and no part of a search: the "
-        "share of the name in the gallery as that of a mixture of two densities, with its "
-        "levels told by the word, by similarities to the reference queries, and by training "
-        f"photographs.\n\n{figures.table(['gallery', *told.values()], rows)}"
-    )
 
 
 def _pair(value: list[float]) -> str:

@@ -43,7 +43,7 @@ from avow.study.short_queries import (
     read_objects,
     with_article,
 )
-from avow.trust.coherence import behind_features
+from avow.trust.coherence import each_behind
 from avow.trust.counting import behind
 from avow.trust.gallery_sampling import ScoredQueries
 from avow.trust.policy import Policy
@@ -247,9 +247,7 @@ def ask(names: Names, policy: Policy, row: int, kind: str, chosen: np.ndarray) -
     others = behind(scored, order)
     number = policy.number(reading, others)
     assert policy.tail is not None and number is not None
-    rows = behind_features(judged.probability[:, -1], others.gap, words)[0]
-    stated = policy.tail(rows, len(chosen))
-    stated = np.minimum(stated, judged.probability[0, -1])
+    stated = each_behind(judged.probability, others, policy.tail, words, reading.above)[0]
     hits = order[0][judged.order[0]]
     stated[hits] = judged.probability[0]
     return Asked(
