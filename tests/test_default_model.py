@@ -103,6 +103,17 @@ def test_large_galleries_have_a_fit_of_their_own():
     assert "cannot be promised" in cost(larger, 0.1, 10**6)
 
 
+def test_galleries_of_every_size_are_answered_at_the_usual_risk():
+    """A few held-out queries about one size are no reason to answer none there."""
+    policy = Policy.load(packaged_folder() / "trust-text.json")
+    for size in np.geomspace(20, 57_000, 40).astype(int).tolist():
+        one = policy.for_size(size)
+        promise = one.promised(one.default_risk, size=size)
+        assert promise.threshold is not None, size
+        found = measured(one, one.default_risk, size)
+        assert found is None or found.wrong is None or found.wrong < 0.12, size
+
+
 def test_vectors_give_similarities(encoder):
     texts = encoder.encode_texts(["a cat", "a dog on a beach"])
     assert texts.shape == (2, encoder.dim) and encoder.views == 2

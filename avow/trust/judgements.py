@@ -17,9 +17,10 @@ from avow.trust.top_k import TopKSummary
 
 FAR_BEYOND = 4.0
 """Every answer from a gallery this many times larger than any of the fit says so."""
-_NEAR, _ENOUGH = 2, 100
-"""Galleries up to so many times larger or smaller are of about one size; and the held-out
-queries in them that say anything of it."""
+_NEAR, _ENOUGH, _PROMISE = 2, 100, 400
+"""Galleries up to so many times larger or smaller are of about one size; the held-out queries
+in them that say anything of it, and those that can make a promise of their own: of 120 about
+40 photographs, hardly any errors would be too many for any promise."""
 LEAST = 0.5
 """What is more likely wrong is not answered, at whatever risk: of all answers together few
 may be wrong, and this one would still contradict its own number."""
@@ -130,14 +131,14 @@ class HeldOut:
         if self.sizes is not None and self.sizes.shape != self.groups.shape:
             raise ValueError("there is not one size of a gallery for every query")
 
-    def near(self, size: int) -> Bool[np.ndarray, " queries"] | None:
-        """The queries in galleries of about this size; None where that says nothing."""
+    def near(self, size: int, enough: int = _ENOUGH) -> Bool[np.ndarray, " queries"] | None:
+        """The queries in galleries of about this size; None where they are not enough."""
         if self.sizes is None or self.anything is None:
             return None
         if not self.sizes.min() <= size <= self.sizes.max():
             return None
         near = (self.sizes <= _NEAR * size) & (self.sizes * _NEAR >= size)
-        return near if near.sum() >= _ENOUGH else None
+        return near if near.sum() >= enough else None
 
     def measured(self, promised: Promise, size: int) -> "Measured | None":
         """What was answered in galleries of about this size, and how much of it was wrong."""
@@ -156,7 +157,7 @@ class HeldOut:
         """What holds for answers of which `among` hits are looked at.
 
         size: of the gallery. What holds for all sizes together must hold for this one, too,
-        where that was measured: the same share of wrong answers is reached elsewhere. Far
+        where enough was measured: the same share of wrong answers is reached elsewhere. Far
         beyond all that was measured, nothing can be promised.
         """
         every = np.full(len(self.groups), True)
@@ -168,7 +169,8 @@ class HeldOut:
                     f"galleries like this one of {size} were not measured, only up to {most}"
                 )
                 return replace(made, threshold=None, answered=0, wrong=0, reason=reason)
-        near = None if size is None or made.threshold is None else self.near(size)
+        measured = size is not None and made.threshold is not None
+        near = self.near(size, _PROMISE) if measured else None
         if near is None:
             return made
         here = self._promise(event, risk, among, delta, near)
