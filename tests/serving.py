@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -261,14 +261,19 @@ class Judging(Policy):
     """
 
     conditions = Conditions(style="caption", smallest=10, largest=1000)
-    default_risk = 0.1
+    usual_risks: ClassVar = {"questions": 0.1}
     held = None
 
     def __init__(self) -> None:
         pass
 
     def promised(
-        self, risk: float, shown: int = 10, delta: float | None = 0.1, size: int | None = None
+        self,
+        risk: float,
+        shown: int = 10,
+        delta: float | None = 0.1,
+        size: int | None = None,
+        asked: str = "questions",
     ) -> Promise:
         answered = 0 if risk < 0.02 else round(100 * min(0.9, 0.3 + risk))
         why = "" if answered else "too few queries"
@@ -293,14 +298,14 @@ class Judging(Policy):
     ) -> Judgements:
         together = np.asarray(summary.scores.mean(0), np.float64)[:, :shown]
         fits = 1 / (1 + np.exp(-(together - 0.2) / 0.03))
-        promise = self.promised(risk or self.default_risk, shown)
+        promise = self.promised(risk or 0.1, shown)
         return Judgements(
             order=np.tile(np.arange(fits.shape[1]), (len(fits), 1)),
             probability=fits,
             confidence=fits[:, 0],
             present=fits.max(1),
             verdicts=verdicts(promise.answers(fits[:, 0]), fits[:, 0] < 0.2),
-            promise=promise,
+            promises=[promise] * len(fits),
         )
 
 

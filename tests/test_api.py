@@ -21,6 +21,7 @@ from avow.api.workers import Workers
 from avow.retrieval.calibrate import calibrate
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
+from avow.trust.policy import RISKS
 
 HERE = "http://127.0.0.1"
 LINE = re.compile(r"[a-z_]+(\{.+\})? [\d.e+-]+")
@@ -578,22 +579,24 @@ def test_feedback_of_nothing_is_refused(client):
 
 def test_calibration_offers_risks_and_their_cost(client):
     told = client.get("/api/calibration").json()
-    assert told["fitted"] and told["default_risk"] == 0.1 and told["doubts"] == []
-    offered = {one["risk"]: one for one in told["risks"]}
-    assert not offered[0.01]["promised"] and offered[0.01]["reason"] == "too few queries"
-    assert offered[0.1]["promised"] and offered[0.1]["coverage"] == 0.4
-    assert offered[0.3]["coverage"] > offered[0.1]["coverage"]
-    assert "cannot be promised" in offered[0.01]["says"]
-    assert offered[0.1]["says"] == (
-        "Answers 40 % of questions in words; the others say “check”."
+    assert told["fitted"] and told["doubts"] == []
+    assert [one["risk"] for one in told["risks"]] == [None, *RISKS]
+    offered = {one["risk"]: one["kinds"] for one in told["risks"]}
+    assert offered[None] == offered[0.1] and len(offered[0.1]) == 1
+    (hardly,), (one,), (more,) = offered[0.01], offered[0.1], offered[0.3]
+    assert not hardly["promised"] and hardly["reason"] == "too few queries"
+    assert "cannot be promised" in hardly["says"]
+    assert one["promised"] and one["coverage"] == 0.4 and more["coverage"] > 0.4
+    assert one["says"] == (
+        "At most 10 % wrong: answers 40 % of questions; the others say “check”."
     )
-    assert offered[0.1]["wrong"] is None  # its policy does not know the sizes of galleries
+    assert one["wrong"] is None  # its policy does not know the sizes of galleries
 
 
 def test_an_index_without_calibration_says_so(copied):
     client, _ = copied
     told = client.get("/api/calibration").json()
-    assert (told["fitted"], told["risks"], told["default_risk"]) == (False, [], None)
+    assert (told["fitted"], told["risks"]) == (False, [])
     assert "`avow calibrate`" in told["why"]
 
 
@@ -608,9 +611,9 @@ def test_a_calibration_of_this_index_is_used(index, tmp_path):
 
 def _is_calibrated(client):
     told = client.get("/api/calibration").json()
-    assert told["fitted"] and told["default_risk"] in [one["risk"] for one in told["risks"]]
-    costs = [one["coverage"] for one in told["risks"]]
-    assert 0 < max(costs) <= 1
+    assert told["fitted"] and told["risks"][0]["risk"] is None
+    coverage = [kind["coverage"] for one in told["risks"] for kind in one["kinds"]]
+    assert 0 < max(coverage) <= 1
     found = client.get("/api/search", params={"text": CAT, "k": 3}).json()
     assert found["verdict"] != "unjudged" and 0 <= found["trust"] <= 1
     first, second = [*found["hits"], *found["near_misses"]][:2]

@@ -247,11 +247,14 @@ def test_status_says_what_is_indexed_by_which_model_and_how_far_trust_reaches(co
     assert found["folders"] == [str(place / "pictures")] and found["skipped"] == 1
     assert found["model"] == "default" and found["engine"] == "exact"
     by_words, by_picture, _ = found["trust"]
-    assert by_words["judged"] and 0 < by_words["coverage"] <= 1
+    assert by_words["judged"] and 0 < by_words["usual"][0]["coverage"] <= 1
+    assert [one["asked"] for one in by_words["usual"]] == ["names", "descriptions"]
     assert "this one has 11" in by_words["why"] and by_picture["judged"]
     assert by_words["doubts"] == ["fitted on galleries of 20 to 1894, used on one of 11"]
-    assert by_words["cost"].startswith("Nothing was measured over about 11 pictures; over 20 ")
-    assert by_picture["default_risk"] == 0.1  # as searches with a picture have it
+    assert by_words["usual"][0]["says"].startswith(
+        "At most 5 % wrong: nothing was measured over about 11 pictures; over 20 "
+    )
+    assert by_picture["usual"][0]["risk"] == 0.1  # as searches with a picture have it
     assert by_picture["search"] == "pictures by a picture"
     lines = command("status", "--index", place / "index")[1].splitlines()
     assert lines[2] == "Holds:    11 pictures"

@@ -12,9 +12,10 @@ from avow.core.places import packaged_folder
 from avow.core.searching import Encoder
 from avow.data.opening import dataset_file
 from avow.data.readers.sample import build as open_sample
+from avow.retrieval.answer import percent
 from avow.retrieval.encoders.opening import open_encoder
 from avow.retrieval.encoders.run import ModelEncoder
-from avow.retrieval.status import cost, measured
+from avow.retrieval.status import cost, costs
 from avow.trust.policy import ANSWERED, Policy
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "default_model"
@@ -68,29 +69,41 @@ def test_it_has_a_card():
         assert word in card
 
 
-@pytest.mark.parametrize("query", ["text", "image"])
-def test_its_trust_was_fitted_for_it(encoder, query):
+@pytest.mark.parametrize(
+    ("query", "usual"),
+    [
+        ("text", {"names": 0.05, "descriptions": 0.15}),
+        ("image", {"questions": 0.15}),
+        ("picture", {"questions": 0.2}),
+    ],
+)
+def test_its_trust_was_fitted_for_it(encoder, query, usual):
     policy = Policy.load(packaged_folder() / f"trust-{query}.json")
     assert policy.conditions.model == encoder.fingerprint
-    assert 0 < policy.default_risk < 0.5
-    assert policy.promised(policy.default_risk, 10).coverage >= ANSWERED
+    assert policy.usual_risks == usual
+    for kind, risk in usual.items():
+        assert policy.promised(risk, asked=kind).coverage >= ANSWERED
 
 
 def test_what_a_risk_costs_is_told_for_galleries_of_this_size():
     """From held-out queries over about as many pictures; of other sizes nothing is claimed."""
     policy = Policy.load(packaged_folder() / "trust-text.json")
-    few, many = (measured(policy, 0.1, size) for size in (30, 1500))
-    assert few is not None and many is not None and few.coverage != many.coverage
-    assert (few.smallest, few.largest, many.largest) == (20, 60, 1894)
-    assert max(few.wrong, many.wrong) < 0.15
-    assert cost(policy, 0.1, 30) == (
-        f"Answers {few.coverage:.0%} of questions over 20 to 60 pictures; {few.wrong:.0%} of "
-        "these answers were wrong."
-    ).replace("%", " %")
-    beyond = cost(policy, 0.1, 5000, "questions in words")
-    assert beyond.startswith("Nothing was measured over about 5,000 pictures; over 20 to 1,894")
-    assert "cannot be promised" in cost(policy, 0.1, 100_000)
-    assert "cannot be promised" in cost(policy, 0.01, 30)
+    few, many = (cost(policy, "names", 0.1, size) for size in (30, 1500))
+    assert few.coverage != many.coverage
+    assert few.wrong is not None and few.wrong <= 0.1 and many.wrong <= 0.1
+    assert few.says == (
+        f"At most 10 % wrong: answers {percent(few.coverage)} of names over 20 to 60 pictures; "
+        f"{percent(few.wrong)} of these answers were wrong."
+    )
+    beyond = cost(policy, "descriptions", 0.2, 5000)
+    assert beyond.wrong is None and beyond.says.startswith(
+        "At most 20 % wrong: nothing was measured over about 5,000 pictures; over 20 to 1,894"
+    )
+    assert "cannot be promised" in cost(policy, "names", 0.1, 100_000).says
+    never = cost(policy, "descriptions", 0.01, 30)
+    assert not never.promised and never.says.startswith(
+        "That at most 1 % of answers to descriptions are wrong cannot be promised here"
+    )
 
 
 def test_large_galleries_have_a_fit_of_their_own():
@@ -99,8 +112,9 @@ def test_large_galleries_have_a_fit_of_their_own():
     larger = policy.for_size(1895)
     assert larger.conditions.model == policy.conditions.model
     assert larger.conditions.largest > 50_000
-    assert measured(larger, 0.1, 20_000) is not None
-    assert "cannot be promised" in cost(larger, 0.1, 10**6)
+    for kind, risk in larger.usual_risks.items():
+        assert cost(larger, kind, risk, 20_000).wrong is not None
+        assert "cannot be promised" in cost(larger, kind, risk, 10**6).says
 
 
 def test_galleries_of_every_size_are_answered_at_the_usual_risk():
@@ -108,10 +122,9 @@ def test_galleries_of_every_size_are_answered_at_the_usual_risk():
     policy = Policy.load(packaged_folder() / "trust-text.json")
     for size in np.geomspace(20, 57_000, 40).astype(int).tolist():
         one = policy.for_size(size)
-        promise = one.promised(one.default_risk, size=size)
-        assert promise.threshold is not None, size
-        found = measured(one, one.default_risk, size)
-        assert found is None or found.wrong is None or found.wrong < 0.12, size
+        for of_kind in costs(one, None, size):
+            assert of_kind.promised, (size, of_kind)
+            assert of_kind.wrong is None or of_kind.wrong <= of_kind.risk, (size, of_kind)
 
 
 def test_vectors_give_similarities(encoder):

@@ -169,7 +169,7 @@ def test_it_is_kept_and_asked_for(taught, tmp_path):
     path = tmp_path / "policy.json"
     taught.save(path)
     again = Policy.load(path)
-    assert again.level == taught.level and json.loads(path.read_text())["format"] == 7
+    assert again.level == taught.level and json.loads(path.read_text())["format"] == 8
     asking = names(8)
     summary, _ = summarise(asking.scored.asked())
     one, other = (

@@ -9,10 +9,14 @@ import torch
 from avow.core.background import Background
 from avow.core.contracts import QueryBatch
 from avow.core.errors import BadData, WrongTrust
-from avow.retrieval.status import measured
-from avow.trust.calibration_queries import NOTHING_THERE, CalibrationQueries
+from avow.retrieval.status import cost
+from avow.trust.calibration_queries import (
+    NOTHING_THERE,
+    CalibrationQueries,
+    nothing_for_some,
+)
 from avow.trust.fitting import fit_search_policy
-from avow.trust.gallery_sampling import ScoredQueries
+from avow.trust.gallery_sampling import Hits, ScoredQueries
 from avow.trust.policy import ANSWERED, MAX_FALSE_REFUSALS, RISKS, USUAL, Policy
 from avow.trust.risk_control import promise
 from avow.trust.top_k import summarise
@@ -141,25 +145,100 @@ def test_how_a_promise_went_in_galleries_of_one_size(policy):
     """Against a plain loop over the held-out queries; nothing is said of other sizes."""
     held = policy.held
     assert held is not None and held.sizes is not None and held.anything is not None
+    coverage = set()
     for size in (25, 100, 400):
         threshold = policy.promised(0.2, size=size).threshold or 9.0
-        found = measured(policy, 0.2, size)
-        near, answered, wrong = 0, 0, 0
+        found = cost(policy, "questions", 0.2, size)
+        near, answered, wrong, sizes = 0, 0, 0, set()
         for other, sure, right in zip(held.sizes, held.anything, held.correct, strict=True):
             if size / 2 <= other <= size * 2:
+                sizes.add(int(other))
                 near += 1
                 answered += sure >= threshold
                 wrong += sure >= threshold and not right.any()
-        assert found is not None and found.queries == near
         assert (found.coverage, found.wrong) == (answered / near, wrong / answered)
-        assert size / 2 <= found.smallest <= found.largest <= 2 * size
-    assert measured(policy, 0.2, 5) is None and measured(policy, 0.2, 10_000) is None
-    assert measured(policy, 0.2, 25).coverage != measured(policy, 0.2, 400).coverage
+        assert f"over {min(sizes):,} to {max(sizes):,} pictures" in found.says
+        coverage.add(found.coverage)
+    assert len(coverage) == 3
+    assert all(cost(policy, "questions", 0.2, size).wrong is None for size in (5, 10_000))
 
 
-def test_the_default_risk_answers_a_third_and_no_lower_one_does(policy):
-    assert policy.promised(policy.default_risk, 10).coverage >= ANSWERED
-    lower = [risk for risk in RISKS if risk < policy.default_risk]
+@pytest.fixture(scope="module")
+def of_two_kinds(policy) -> Policy:
+    """Every second held-out query is a name; of equally sure descriptions more are wrong."""
+    held = policy.held
+    rows = np.arange(len(held.groups))
+    words = np.where(rows % 2, 1, 9)
+    unlucky = (words == 9) & (np.random.default_rng(1).random(len(rows)) < 0.15)
+    correct = held.correct & ~unlucky[:, None]
+    return replace(policy, held=replace(held, correct=correct, words=words))
+
+
+def test_names_and_descriptions_have_promises_of_their_own(of_two_kinds):
+    """Each as if there were no others; one promise about both is broken for descriptions."""
+    policy, held = of_two_kinds, of_two_kinds.held
+    assert policy.kinds == ("names", "descriptions") == tuple(policy.usual_risks)
+    assert policy.usual_risks["names"] < policy.usual_risks["descriptions"]
+    wrong = ~held.correct.any(1)
+    for kind, some in (("names", held.words <= 2), ("descriptions", held.words > 2)):
+        some = some & (held.anything >= 0.5)
+        about = held.anything[some], wrong[some], 0.2, 0.1
+        alone = promise(*about, groups=held.groups[some], starts=3)
+        assert policy.promised(0.2, asked=kind).threshold == alone.threshold is not None
+    both = policy.promised(0.2)
+    answered = (held.words > 2) & both.answers(held.anything)
+    assert wrong[answered].mean() > 0.2
+    own = policy.promised(0.2, asked="descriptions")
+    answered = (held.words > 2) & own.answers(held.anything)
+    assert wrong[answered].mean() < 0.2
+
+
+def test_a_batch_of_both_kinds_is_judged_as_each_alone(of_two_kinds):
+    one = scored(31)
+    summary, _ = summarise(QueryBatch(one.similarity, 0, TAU, "exp", one.background))
+    words = np.where(np.arange(len(one.match)) % 3, 9, 1)
+    for risk in (None, 0.2):
+        both = of_two_kinds.judge(summary, words, model="one", risk=risk)
+        confidence = both.present
+        for place, count in enumerate(words.tolist()):
+            kind = "names" if count == 1 else "descriptions"
+            wanted = of_two_kinds.usual_risks[kind] if risk is None else risk
+            promised = of_two_kinds.promised(wanted, size=len(one.match), asked=kind)
+            assert both.promises[place] == promised == both.of(place).promises[0]
+            if both.verdicts[place] != "nothing found":
+                sure = bool(promised.answers(confidence[place : place + 1])[0])
+                assert both.verdicts[place] == ("answer" if sure else "check")
+        assert "answer" in both.verdicts and "check" in both.verdicts
+
+
+def test_something_is_missing_as_often_in_small_galleries_as_in_large_ones():
+    """Queries that lack it already count; where they are more than the share, none is added."""
+    sizes = np.repeat([50, 150, 800, 1500], 100)
+    missing = np.arange(400) % 10 < np.where(sizes > 200, 4, 1)  # 40 % and 10 %
+    right = np.repeat(~missing[:, None], 3, 1)
+    number = np.arange(400)
+    there = Hits(("log words",), np.zeros((400, 3, 1)), right, sizes, number, number)
+    nothing = replace(there, right=right & False, queries=number + 1000)
+    both = nothing_for_some(there, nothing, 0.25)
+    small = both.gallery <= 200
+    assert (~both.right[small].any(1)).mean() == 0.25
+    assert (~both.right[~small].any(1)).mean() == 0.4
+    assert len(both.gallery) == 400 + (both.queries >= 1000).sum() == 400 + 60 - 20
+    assert {*both.queries[both.queries < 1000].tolist()} == {*range(400)}
+
+
+def test_few_queries_of_a_kind_make_no_promise_of_their_own(of_two_kinds, policy):
+    held = of_two_kinds.held
+    few = np.where(np.arange(len(held.groups)) < 300, 1, 9)
+    assert replace(policy, held=replace(held, words=few)).kinds == ("questions",)
+    assert policy.kinds == ("questions",)  # descriptions alone
+    assert replace(policy, held=replace(held, words=None)).kinds == ("questions",)
+
+
+def test_the_usual_risk_answers_enough_and_no_lower_one_does(policy):
+    (usual,) = policy.usual_risks.values()
+    assert policy.promised(usual, 10).coverage >= ANSWERED
+    lower = [risk for risk in RISKS if risk < usual]
     assert lower and all(policy.promised(risk, 10).coverage < ANSWERED for risk in lower)
 
 
@@ -169,7 +248,7 @@ def test_what_is_often_wrong_is_no_answer_unless_somebody_wants_it(policy):
     luck = np.random.default_rng(0).random(len(held.groups)) < 0.6
     correct = np.repeat(luck[:, None], held.correct.shape[1], 1)
     unsure = replace(policy, held=replace(held, correct=correct))
-    assert unsure.default_risk == USUAL[-1] == 0.25
+    assert unsure.usual_risks == {"questions": USUAL[-1]} and USUAL[-1] == 0.25
     assert unsure.promised(USUAL[-1], 10).coverage < 0.1 < 0.5 < unsure.promised(0.5).coverage
     found, _ = judged(unsure, scored(9))
     assert "answer" not in found.verdicts and "check" in found.verdicts
@@ -216,7 +295,7 @@ def test_a_saved_policy_says_the_same(policy, tmp_path):
     theirs, _ = judged(again, scored(15), risk=0.1)
     np.testing.assert_allclose(ours.probability, theirs.probability)
     assert ours.verdicts == theirs.verdicts
-    assert again.default_risk == policy.default_risk
+    assert again.usual_risks == policy.usual_risks
     assert policy.tail is not None and policy.spread > 1
     assert (again.anything, again.tail) == (policy.anything, policy.tail)
     assert again.spread == policy.spread
@@ -274,19 +353,24 @@ def test_how_common_a_query_is_is_asked_for_where_it_is_read():
     assert judged.probability.shape == (100, 10)
 
 
-def test_a_promise_holds_for_galleries_of_this_size_too(policy):
-    """The stricter of what all sizes promise and what those like it do, or nothing."""
+def test_a_promise_was_kept_in_galleries_of_this_size_too(policy):
+    """The laxest threshold of all sizes or above it whose answers there kept it; by a loop."""
     held = policy.held
     assert held is not None and held.sizes is not None and held.anything is not None
-    wrong = ~held.correct.any(1)
-    for risk in (0.05, 0.1, 0.2):
+    wrong, stricter = ~held.correct.any(1), 0
+    for risk in (0.02, 0.05, 0.1, 0.2):
         for size in (25, 100, 400):
-            near = (held.sizes >= size / 2) & (held.sizes <= 2 * size) & (held.anything >= 0.5)
-            about = held.anything[near], wrong[near], risk, 0.1
-            here = promise(*about, groups=held.groups[near], starts=3).threshold
-            every, both = policy.promised(risk), policy.promised(risk, size=size)
-            if here is None or every.threshold is None:
-                assert both.threshold is None
-            else:
-                assert both.threshold == max(here, every.threshold)
+            every, here = policy.promised(risk), policy.promised(risk, size=size)
+            if every.threshold is None:
+                assert here.threshold is None
+                continue
+            near = (held.sizes >= size / 2) & (held.sizes <= 2 * size)
+            kept = []
+            for threshold in [every.threshold, *held.anything[near]]:
+                answered = near & (held.anything >= threshold)
+                if threshold >= every.threshold and wrong[answered].mean() <= risk:
+                    kept.append(threshold)
+            assert here.threshold == min(kept, default=None)
+            stricter += here.threshold != every.threshold
         assert policy.promised(risk, size=7) == policy.promised(risk, size=900)
+    assert stricter

@@ -33,7 +33,7 @@ def opened(name: str, again: bool, place: Path) -> Policy:
     if not again:
         return policy
     policy.save(place / "policy.json")
-    assert json.loads((place / "policy.json").read_text())["format"] == 7
+    assert json.loads((place / "policy.json").read_text())["format"] == 8
     return Policy.load(place / "policy.json")
 
 
@@ -47,12 +47,12 @@ def test_a_trust_file_of_before_judges_the_same(name, again, tmp_path):
     np.testing.assert_allclose(judged.uncertainty, before["uncertainty"], atol=2e-6)
     assert judged.candidates is not None
     assert judged.candidates.tolist() == before["candidates"]
-    assert judged.promise.__dict__ == before["promise"]
+    assert judged.promises[0].__dict__ == before["promise"]
     # in that version "answer" came before refusal
     line = json.loads((FIXTURES / f"{name}.json").read_text())["refuse_below"]
     rows = zip(judged.present, before["verdicts"], strict=True)
     assert judged.verdicts == ["nothing found" if p < line else old for p, old in rows]
-    assert policy.event == "right" and policy.default_risk == 0.3
+    assert policy.event == "right" and policy.usual_risks == {"questions": 0.3}
     assert judged.evidence == {"K": 40, "tau": 0.05, "evidence": "exp"}
 
 
@@ -68,15 +68,15 @@ def judges_as_before(policy: Policy, before: dict[str, Any]) -> Judgements:
     for name in ("probability", "confidence", "present", "odd"):
         np.testing.assert_allclose(getattr(judged, name), before[name], atol=2e-6)
     assert judged.order.tolist() == before["order"]
-    assert policy.default_risk == before["default_risk"]
+    assert list(policy.usual_risks.values()) == [before["default_risk"]]
     if policy.anything is None or before["promise"]["threshold"] >= LEAST:
-        assert judged.promise.__dict__ == pytest.approx(before["promise"], abs=2e-4)
+        assert judged.promises[0].__dict__ == pytest.approx(before["promise"], abs=2e-4)
         assert judged.verdicts == before["verdicts"]
         return judged
     # in that version what was more likely wrong could be an answer
-    assert judged.promise.threshold is not None and judged.promise.threshold >= LEAST
+    assert judged.promises[0].threshold is not None and judged.promises[0].threshold >= LEAST
     now = [
-        "check" if old == "answer" and p < judged.promise.threshold else old
+        "check" if old == "answer" and p < judged.promises[0].threshold else old
         for p, old in zip(judged.present, before["verdicts"], strict=True)
     ]
     assert judged.verdicts == now
@@ -98,7 +98,7 @@ def test_a_trust_file_of_before_promises_nothing_for_another_risk():
     policy = Policy.load(FIXTURES / "trust-1.json")
     judged = policy.judge(SIMILARITY, bank=BANK, risk=0.2)
     assert "answer" not in judged.verdicts
-    assert judged.promise.reason == (
+    assert judged.promises[0].reason == (
         "the file of the policy keeps a promise for a risk of 0.3 only"
     )
 
@@ -166,10 +166,10 @@ def test_another_model_is_a_doubt_where_that_is_asked_for():
 
 
 def test_a_later_format_is_named(tmp_path):
-    (tmp_path / "trust.json").write_text('{"format": 8}')
+    (tmp_path / "trust.json").write_text('{"format": 9}')
     assert refusal(lambda: Policy.load(tmp_path / "trust.json"), WrongTrust) == (
-        f"The policy '{tmp_path / 'trust.json'}' cannot be read (format 8; this version reads "
-        "1 to 7). Expected a file written by `Policy.save`; calibrate again with "
+        f"The policy '{tmp_path / 'trust.json'}' cannot be read (format 9; this version reads "
+        "1 to 8). Expected a file written by `Policy.save`; calibrate again with "
         "`avow calibrate`."
     )
 

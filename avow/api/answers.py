@@ -230,7 +230,10 @@ class TicksUsed(BaseModel):
     more: int | None = Field(description="Ticks that would make P known well.")
 
 
-class RiskOffered(BaseModel):
+class RiskOfKind(BaseModel):
+    asked: Literal["names", "descriptions", "questions"] = Field(
+        description="What it is about: names and descriptions, or all questions together."
+    )
     risk: float
     promised: bool
     coverage: float = Field(
@@ -240,9 +243,15 @@ class RiskOffered(BaseModel):
     wrong: float | None = Field(
         description="Share of wrong answers over galleries of about this size."
     )
-    says: str = Field(description="For people: what this risk costs here.")
     threshold: float | None
     reason: str
+    says: str = Field(description="For people: what this risk costs here.")
+
+
+class RiskOffered(BaseModel):
+    risk: float | None = Field(description="null: the usual risk of each kind of query.")
+    says: str = Field(description="For people: what this risk costs here.")
+    kinds: list[RiskOfKind]
 
 
 class Calibration(BaseModel):
@@ -252,8 +261,7 @@ class Calibration(BaseModel):
     why: str
     conditions: dict[str, Any] | None
     doubts: list[str]
-    default_risk: float | None
-    risks: list[RiskOffered]
+    risks: list[RiskOffered] = Field(description="The usual one first.")
 
 
 class Health(BaseModel):

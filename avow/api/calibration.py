@@ -2,15 +2,20 @@
 
 from dataclasses import asdict
 
-from avow.api.answers import Calibration, RiskOffered, TicksUsed
+from avow.api.answers import Calibration, RiskOffered, RiskOfKind, TicksUsed
 from avow.retrieval.calibrate import is_own, use_ticks
 from avow.retrieval.search import Retriever
-from avow.retrieval.status import cost, how_far, measured
+from avow.retrieval.status import costs, how_far
 from avow.trust.policy import RISKS, SHOWN, Policy
+from avow.trust.probability import NAME_WORDS
 
 _MISSING = (
     "Nothing was calibrated for this model and index. Answers are ranked, and no "
     "probability is stated; `avow calibrate` changes that."
+)
+_KINDS = (
+    f" Names are questions of up to {NAME_WORDS} words, articles not counted; descriptions are "
+    "longer ones."
 )
 _OWN = (
     "Trust was fitted to this index. Ticks are kept, and the next `avow calibrate` learns "
@@ -23,20 +28,18 @@ def calibration_of(retriever: Retriever) -> Calibration:
     """For questions in words over pictures, which is what the slider is for."""
     policy = retriever.policy("text")
     if policy is None:
-        return Calibration(
-            fitted=False, why=_MISSING, conditions=None, doubts=[], default_risk=None, risks=[]
-        )
+        return Calibration(fitted=False, why=_MISSING, conditions=None, doubts=[], risks=[])
     size = retriever.library.count(None, "image")
     policy = policy.for_size(size)
     conditions = policy.conditions
     doubts = conditions.doubts(size, model=retriever.encoder.fingerprint)
     return Calibration(
         fitted=True,
-        why=f"{how_far(policy, size)} An answer is wrong when none of the {SHOWN} best fits.",
+        why=f"{how_far(policy, size)} An answer is wrong when none of the {SHOWN} best fits."
+        f"{_KINDS if len(policy.kinds) > 1 else ''}",
         conditions=asdict(conditions),
         doubts=doubts,
-        default_risk=policy.default_risk,
-        risks=[_offered(policy, risk, size) for risk in sorted({*RISKS, policy.default_risk})],
+        risks=[_offered(policy, risk, size) for risk in (None, *RISKS)],
     )
 
 
@@ -57,14 +60,7 @@ def ticks_used(retriever: Retriever) -> TicksUsed:
     )
 
 
-def _offered(policy: Policy, risk: float, size: int) -> RiskOffered:
-    promise, here = policy.promised(risk, SHOWN, size=size), measured(policy, risk, size)
-    return RiskOffered(
-        risk=risk,
-        promised=promise.threshold is not None,
-        coverage=promise.coverage if here is None else here.coverage,
-        wrong=None if here is None else here.wrong,
-        says=cost(policy, risk, size, "questions in words"),
-        threshold=promise.threshold,
-        reason=promise.reason,
-    )
+def _offered(policy: Policy, risk: float | None, size: int) -> RiskOffered:
+    kinds = costs(policy, risk, size)
+    says = " ".join(one.says for one in kinds)
+    return RiskOffered(risk=risk, says=says, kinds=[RiskOfKind(**asdict(one)) for one in kinds])

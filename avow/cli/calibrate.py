@@ -81,9 +81,14 @@ def _state(retriever: "Retriever") -> dict[str, Any]:
         "needed": FEWEST,
     }
     if policy is not None:
-        facts["default_risk"] = policy.default_risk
+        facts["usual_risks"] = policy.usual_risks
         facts["galleries"] = [policy.conditions.smallest, policy.conditions.largest]
-        facts["answered"] = {str(risk): policy.promised(risk, SHOWN).coverage for risk in RISKS}
+        facts["answered"] = {
+            kind: {
+                str(risk): policy.promised(risk, SHOWN, asked=kind).coverage for risk in RISKS
+            }
+            for kind in policy.kinds
+        }
     return facts
 
 
@@ -96,14 +101,15 @@ def _in_words(facts: dict[str, Any]) -> str:
             place = "with the model and adjusted by ticks"
         if facts["transferred_from"] and facts["calibrated"] == "model":
             place = f"by transfer from the {facts['transferred_from']} model"
-        shares = ", ".join(
-            f"{share:.0%} of queries at a risk of {float(risk):.0%}"
-            for risk, share in facts["answered"].items()
+        answered = ", ".join(
+            f"{share:.0%} of {kind} at a risk of {float(risk):.0%}"
+            for kind, shares in facts["answered"].items()
+            for risk, share in shares.items()
         )
         small, large = facts["galleries"]
         first = (
             f"Text searches were calibrated {place}, for galleries of {small} to {large} "
-            f"pictures. Answered: {shares}."
+            f"pictures. Answered: {answered}."
         )
     count, needed = facts["known_from_feedback"], facts["needed"]
     return f"{first}\nQueries known from feedback: {count}; a calibration needs {needed}."

@@ -54,6 +54,5 @@ def lines_of(found: "Status") -> list[str]:
 
 def _told(reach: "TrustReach") -> list[str]:
     lines = [f"Trust in searching {reach.search}: {reach.why}"]
-    if reach.default_risk is not None:
-        lines.append(f"          --risk {reach.default_risk:g}, the usual: {reach.cost}")
+    lines += [f"          {one.says}" for one in reach.usual]
     return lines + [f"          Careful: {doubt}." for doubt in reach.doubts]

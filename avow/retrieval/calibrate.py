@@ -87,7 +87,7 @@ class Calibration:
             "before": None if self.before is None else self.before.to_dict(),
             "after": None if self.after is None else self.after.to_dict(),
             "ticks": None if self.ticks is None else self.ticks.to_dict(),
-            "default_risk": self.policy.default_risk,
+            "usual_risks": self.policy.usual_risks,
         }
 
 

@@ -12,8 +12,9 @@ from avow.retrieval.answer import percent
 from avow.retrieval.question import Style
 from avow.retrieval.request import PICTURE_RISK
 from avow.retrieval.search import Retriever
-from avow.trust.judgements import Measured
+from avow.trust.judgements import Asked, Measured
 from avow.trust.policy import Policy
+from avow.trust.risk_control import Promise
 
 _ASKED: dict[Style, str] = {
     "text": "pictures by words",
@@ -31,12 +32,27 @@ class TrustReach:
     judged: bool
     why: str
     doubts: tuple[str, ...] = ()
-    default_risk: float | None = None
-    coverage: float | None = None
-    """Share of queries like those of the fit that are answered at that risk, in galleries of
-    about this size where that was measured."""
-    cost: str = ""
-    """The same for people."""
+    usual: tuple["Cost", ...] = ()
+    """What the usual risk of each kind of query costs."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a bearable risk costs for one kind of query in a gallery of some size."""
+
+    asked: Asked
+    risk: float
+    promised: bool
+    coverage: float
+    """Share of the held-out queries that are answered, over galleries of about this size where
+    there are any."""
+    wrong: float | None
+    """Share of wrong answers over galleries of about this size."""
+    threshold: float | None
+    reason: str
+    """Why nothing can be promised."""
+    says: str
+    """For people."""
 
 
 @dataclass(frozen=True)
@@ -99,33 +115,55 @@ def how_far(policy: Policy, size: int) -> str:
     )
 
 
-def measured(policy: Policy, risk: float, size: int) -> Measured | None:
-    """How the promise of a risk went in galleries of about this size, where that is known."""
-    promise = policy.promised(risk, size=size)
-    return None if policy.held is None else policy.held.measured(promise, size)
+def costs(policy: Policy, risk: float | None, size: int) -> tuple[Cost, ...]:
+    """What a bearable risk costs, for each kind of query; None: its usual one."""
+    return tuple(
+        cost(policy, kind, usual if risk is None else risk, size)
+        for kind, usual in policy.usual_risks.items()
+    )
 
 
-def cost(policy: Policy, risk: float, size: int, asked: str = "questions") -> str:
+def cost(policy: Policy, kind: Asked, risk: float, size: int) -> Cost:
     """What a bearable risk costs in a gallery of `size` pictures, as far as it was measured."""
-    promise, held = policy.promised(risk, size=size), policy.held
+    promise, held = policy.promised(risk, size=size, asked=kind), policy.held
+    here = None if held is None else held.measured(promise, size, kind)
+    return Cost(
+        kind,
+        risk,
+        promise.threshold is not None,
+        promise.coverage if here is None else here.coverage,
+        None if here is None else here.wrong,
+        promise.threshold,
+        promise.reason,
+        _says(policy, kind, promise, here, size),
+    )
+
+
+def _says(
+    policy: Policy, kind: Asked, promise: Promise, here: Measured | None, size: int
+) -> str:
+    risk, held = percent(promise.alpha), policy.held
     if promise.threshold is None:
-        return "This cannot be promised here: what is not refused says “check”."
-    answered = f"answers {percent(promise.coverage)} of {asked}"
+        about = "answers" if kind == "questions" else f"answers to {kind}"
+        return (
+            f"That at most {risk} of {about} are wrong cannot be promised here: what is not "
+            "refused says “check”."
+        )
+    answered = f"answers {percent(promise.coverage)} of {kind}"
     if held is None or held.sizes is None:
-        return f"{answered.capitalize()}; the others say “check”."
-    here = held.measured(promise, size)
+        return f"At most {risk} wrong: {answered}; the others say “check”."
     if here is None:
         least, most = policy.conditions.smallest, policy.conditions.largest
         return (
-            f"Nothing was measured over about {size:,} pictures; over {least:,} to {most:,} "
-            f"it {answered}."
+            f"At most {risk} wrong: nothing was measured over about {size:,} pictures; over "
+            f"{least:,} to {most:,} it {answered}."
         )
     over = f"over {here.smallest:,} to {here.largest:,} pictures"
     if here.wrong is None:
-        return f"Answers none of the {asked} {over}."
+        return f"At most {risk} wrong: answers none of the {kind} {over}."
     return (
-        f"Answers {percent(here.coverage)} of {asked} {over}; {percent(here.wrong)} of "
-        "these answers were wrong."
+        f"At most {risk} wrong: answers {percent(here.coverage)} of {kind} {over}; "
+        f"{percent(here.wrong)} of these answers were wrong."
     )
 
 
@@ -139,11 +177,9 @@ def _reach(retriever: Retriever, style: Style, size: int) -> TrustReach:
         return TrustReach(asked, False, "Nothing is calibrated; answers are only ranked.")
     policy = policy.for_size(size)
     doubts = policy.conditions.doubts(size, model=retriever.library.manifest["fingerprint"])
-    risk = PICTURE_RISK if style == "picture" else policy.default_risk
-    here = measured(policy, risk, size)
-    coverage = policy.promised(risk).coverage if here is None else here.coverage
-    about = tuple(doubts), risk, coverage, cost(policy, risk, size)
-    return TrustReach(asked, True, how_far(policy, size), *about)
+    risk = PICTURE_RISK if style == "picture" else None
+    usual = costs(policy, risk, size)
+    return TrustReach(asked, True, how_far(policy, size), tuple(doubts), usual)
 
 
 def _bytes_below(folder: Path) -> int:

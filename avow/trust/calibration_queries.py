@@ -300,6 +300,25 @@ def share_without(nothing: Hits, fitted: Hits, share: float) -> Hits:
     return nothing.only(np.sort(chosen))
 
 
+def nothing_for_some(there: Hits, nothing: Hits, share: float) -> Hits:
+    """The queries, and so many more that a share of all lacks anything relevant.
+
+    Of those in galleries up to `SMALL` and of those in larger ones alike. Where as many of
+    `there` lack it already, as captions without their own picture do, none are added.
+    """
+    parts = []
+    for small in (True, False):
+        some, more = (
+            hits.only(np.flatnonzero((hits.gallery <= SMALL) == small))
+            for hits in (there, nothing)
+        )
+        found = int(some.right.any(1).sum())
+        wanted = round(found * share / (1 - share)) - (len(some.gallery) - found)
+        order = np.random.default_rng(0).permutation(len(more.gallery))
+        parts += [some, more.only(np.sort(order[: max(wanted, 0)]))]
+    return Hits.join(parts)
+
+
 def evenly(parts: Sequence[Hits], most: int = LEARNT) -> Hits:
     """The same number of queries of every kind, as far as there are so many."""
     rng = np.random.default_rng(0)

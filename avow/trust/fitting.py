@@ -25,6 +25,7 @@ from avow.trust.calibration_queries import (
     CalibrationQueries,
     evenly,
     labelled,
+    nothing_for_some,
     sampled,
     share_without,
     thinned,
@@ -46,7 +47,7 @@ from avow.trust.gallery_sampling import (
 from avow.trust.judgements import Conditions, HeldOut
 from avow.trust.level import LEVEL
 from avow.trust.policy import MAX_FALSE_REFUSALS, SHOWN, Policy
-from avow.trust.probability import Probability, named
+from avow.trust.probability import Probability, named, word_counts
 from avow.trust.risk_control import Promise, promise
 
 IN_SMALL = 0.08
@@ -224,14 +225,23 @@ def _judging(policy: Policy, drawn: DrawnHits, max_false_refusals: float) -> Pol
     """The policy with what judges the first ten, numbers, refusals and promises."""
     learnt, of_names = drawn.learnt, _fit_named(policy.probability, drawn)
     if of_names is not None:
-        learnt = learnt.only(np.flatnonzero(~named(learnt.first, learnt.names)))
+        learnt = _longer(learnt)
     level = drawn.level if of_names is not None and LEVEL in of_names.names else None
     anything = fit_anything(policy.probability, learnt)
     policy = replace(policy, anything=anything, anything_named=of_names, level=level)
     policy = counting(policy, drawn.halved, drawn.seed)
     nothing = evenly([*drawn.unseen, *drawn.common[1]])
-    nothing = share_without(nothing, drawn.held, drawn.share)
-    return _checked(policy, drawn.held, nothing, max_false_refusals)
+    if of_names is None:
+        checked = _joined(drawn.held, nothing, drawn.share)
+    else:  # what names lack must not stand for what descriptions lack
+        kinds = [(kind(drawn.held), kind(nothing)) for kind in (_named, _longer)]
+        checked = Hits.join([nothing_for_some(*kind, drawn.share) for kind in kinds])
+    return _checked(policy, checked, max_false_refusals)
+
+
+def _joined(there: Hits, nothing: Hits, share: float) -> Hits:
+    """With so many queries that nothing is relevant to."""
+    return Hits.join([there, share_without(nothing, there, share)])
 
 
 def _fit_named(probability: Probability, drawn: DrawnHits) -> Probability | None:
@@ -253,7 +263,7 @@ def _fit_named(probability: Probability, drawn: DrawnHits) -> Probability | None
                 for one, share in parts
             ]
         )
-    every = Hits.join([there, share_without(without, there, drawn.share)])
+    every = _joined(there, without, drawn.share)
     fits = most_probable(probability, every, TEN)[1].any(1)
     if fits.all() or not fits.any():  # a few names teach nothing of their own
         return None
@@ -264,9 +274,12 @@ def _named(hits: Hits) -> Hits:
     return hits.only(np.flatnonzero(named(hits.first, hits.names)))
 
 
-def _checked(policy: Policy, held: Hits, nothing: Hits, share: float) -> Policy:
+def _longer(hits: Hits) -> Hits:
+    return hits.only(np.flatnonzero(~named(hits.first, hits.names)))
+
+
+def _checked(policy: Policy, everything: Hits, share: float) -> Policy:
     """The policy with its refusal threshold and the held-out answers of its promises."""
-    everything = Hits.join([held, nothing])
     stated, relevant = most_probable(policy.probability, everything, SHOWN)
     hits, anything, _ = policy.anything_of(
         everything.features, stated, everything.gallery, everything.level
@@ -279,7 +292,14 @@ def _checked(policy: Policy, held: Hits, nothing: Hits, share: float) -> Policy:
     return replace(
         policy,
         refuse=_refuse(anything[matched], everything.only(np.flatnonzero(matched)), share),
-        held=HeldOut(hits, relevant, everything.groups, anything, everything.gallery),
+        held=HeldOut(
+            hits,
+            relevant,
+            everything.groups,
+            anything,
+            everything.gallery,
+            word_counts(everything.first, everything.names),
+        ),
         answer=_answers(hits, relevant),
     )
 
@@ -315,7 +335,7 @@ def _refuse(
     can be looked at, so there `IN_SMALL` of all queries may be.
     """
     there, sizes = log_odds(anything), right.gallery
-    words = np.expm1(right.first[:, right.names.index("log words")]).round()
+    words = word_counts(right.first, right.names)
     small, large = sizes <= SMALL, sizes > SMALL
     names = large & (words <= np.median(words[large])) if large.any() else large
     if not small.any() or not names.any():

@@ -4,6 +4,7 @@ Conditions(model="abc", ...).differences(gallery_size, model="xyz")  ->  [Differ
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,15 +18,18 @@ from avow.trust.top_k import TopKSummary
 
 FAR_BEYOND = 4.0
 """Every answer from a gallery this many times larger than any of the fit says so."""
-_NEAR, _ENOUGH, _PROMISE = 2, 100, 400
-"""Galleries up to so many times larger or smaller are of about one size; the held-out queries
-in them that say anything of it, and those that can make a promise of their own: of 120 about
-40 photographs, hardly any errors would be too many for any promise."""
+_NEAR, _ENOUGH = 2, 100
+"""Galleries up to so many times larger or smaller are of about one size; and the held-out
+queries in them that say anything of it."""
+_PROMISE = 400
+"""Held-out queries of a kind that can make a promise of their own."""
 LEAST = 0.5
 """What is more likely wrong is not answered, at whatever risk: of all answers together few
 may be wrong, and this one would still contradict its own number."""
 
 Verdict = Literal["answer", "check", "nothing found"]
+Asked = Literal["names", "descriptions", "questions"]
+"""What a promise is about: queries of one kind, or all of them."""
 Agreed = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Probabilities of hits, "one of the first ten" and rho; see `coherence.agree`."""
 
@@ -119,6 +123,8 @@ class HeldOut:
     """What was stated of the first ten together, where the policy has `anything`."""
     sizes: Int[np.ndarray, " queries"] | None = None
     """Of the gallery of each query, where that is known."""
+    words: Int[np.ndarray, " queries"] | None = None
+    """How many words each query has, where that is known."""
 
     def check(self) -> None:
         """Raise ValueError if the parts do not belong to the same queries."""
@@ -130,19 +136,45 @@ class HeldOut:
             raise ValueError("there is not one judgement of the first ten for every query")
         if self.sizes is not None and self.sizes.shape != self.groups.shape:
             raise ValueError("there is not one size of a gallery for every query")
+        if self.words is not None and self.words.shape != self.groups.shape:
+            raise ValueError("there is not one number of words for every query")
 
-    def near(self, size: int, enough: int = _ENOUGH) -> Bool[np.ndarray, " queries"] | None:
+    @cached_property
+    def kinds(self) -> tuple[Asked, ...]:
+        """What has promises of its own: names and descriptions, where enough of both are known.
+
+        Of equally sure answers to descriptions more are wrong, so one promise about both would
+        be broken for these.
+        """
+        if self.words is None or self.anything is None:
+            return ("questions",)
+        names = int(is_name(self.words).sum())
+        enough = min(names, len(self.words) - names) >= _PROMISE
+        return ("names", "descriptions") if enough else ("questions",)
+
+    def of_kind(self, asked: Asked) -> Bool[np.ndarray, " queries"]:
+        """Which queries are of one kind."""
+        if asked == "questions" or self.words is None:
+            return np.full(len(self.groups), True)
+        return is_name(self.words) == (asked == "names")
+
+    def near(
+        self, size: int, asked: Asked = "questions"
+    ) -> Bool[np.ndarray, " queries"] | None:
         """The queries in galleries of about this size; None where they are not enough."""
         if self.sizes is None or self.anything is None:
             return None
         if not self.sizes.min() <= size <= self.sizes.max():
             return None
         near = (self.sizes <= _NEAR * size) & (self.sizes * _NEAR >= size)
-        return near if near.sum() >= enough else None
+        near &= self.of_kind(asked)
+        return near if near.sum() >= _ENOUGH else None
 
-    def measured(self, promised: Promise, size: int) -> "Measured | None":
+    def measured(
+        self, promised: Promise, size: int, asked: Asked = "questions"
+    ) -> "Measured | None":
         """What was answered in galleries of about this size, and how much of it was wrong."""
-        near = self.near(size)
+        near = self.near(size, asked)
         if near is None or self.sizes is None or self.anything is None:
             return None
         answered = near & promised.answers(self.anything)
@@ -152,16 +184,22 @@ class HeldOut:
         return Measured(int(near.sum()), *ends, float(answered.sum() / near.sum()), share)
 
     def promise(
-        self, event: str, risk: float, among: int, delta: float, size: int | None = None
+        self,
+        event: str,
+        risk: float,
+        among: int,
+        delta: float,
+        size: int | None = None,
+        asked: Asked = "questions",
     ) -> Promise:
         """What holds for answers of which `among` hits are looked at.
 
-        size: of the gallery. What holds for all sizes together must hold for this one, too,
-        where enough was measured: the same share of wrong answers is reached elsewhere. Far
-        beyond all that was measured, nothing can be promised.
+        asked: of which kind the queries are. size: of the gallery. The promise holds for all
+        sizes together with confidence 1 - `delta`; where enough was measured of this size, no
+        larger share of those answers may have been wrong either. Far beyond all that was
+        measured, nothing can be promised.
         """
-        every = np.full(len(self.groups), True)
-        made = self._promise(event, risk, among, delta, every)
+        made = self._promise(event, risk, among, delta, self.of_kind(asked))
         if size is not None and self.sizes is not None:
             most = int(self.sizes.max())
             if size > FAR_BEYOND * most:
@@ -169,13 +207,41 @@ class HeldOut:
                     f"galleries like this one of {size} were not measured, only up to {most}"
                 )
                 return replace(made, threshold=None, answered=0, wrong=0, reason=reason)
-        measured = size is not None and made.threshold is not None
-        near = self.near(size, _PROMISE) if measured else None
-        if near is None:
+        near = None if size is None else self.near(size, asked)
+        return made if near is None else self._kept(made, near, among)
+
+    def _kept(self, made: Promise, near: Bool[np.ndarray, " queries"], among: int) -> Promise:
+        """The promise with the laxest threshold at which these queries kept it as well."""
+        if made.threshold is None:
             return made
-        here = self._promise(event, risk, among, delta, near)
-        laxer = here.threshold is not None and here.threshold <= (made.threshold or 0)
-        return made if laxer else here
+        score, wrong = self._judged(among)
+        some = near & (score >= made.threshold)
+        order = np.argsort(-score[some], kind="stable")
+        ordered, errors = score[some][order], np.cumsum(wrong[some][order])
+        ends = np.append(ordered[1:] != ordered[:-1], [True] * (len(ordered) > 0))
+        kept = np.flatnonzero(ends & (errors <= made.alpha * np.arange(1, len(errors) + 1)))
+        if len(kept) == 0 < len(ordered):
+            reason = "too many of the surest answers in galleries like this one are wrong"
+            return replace(made, threshold=None, answered=0, wrong=0, reason=reason)
+        if len(ordered) == 0 or kept[-1] == len(ordered) - 1:
+            return made
+        threshold = float(ordered[kept[-1]])
+        answered = (score >= threshold) & near
+        return replace(
+            made,
+            threshold=threshold,
+            queries=int(near.sum()),
+            groups=len(set(self.groups[near].tolist())),
+            answered=int(answered.sum()),
+            wrong=int((answered & wrong).sum()),
+        )
+
+    def _judged(
+        self, among: int
+    ) -> tuple[Float[np.ndarray, " queries"], Bool[np.ndarray, " queries"]]:
+        """How sure each answer was, and whether it was wrong."""
+        score = one_of(self.probability[:, :among]) if self.anything is None else self.anything
+        return score, np.logical_not(self.correct[:, :among].any(axis=1))
 
     def _promise(
         self,
@@ -185,15 +251,15 @@ class HeldOut:
         delta: float,
         some: Bool[np.ndarray, " queries"],
     ) -> Promise:
-        score = one_of(self.probability[:, :among]) if self.anything is None else self.anything
-        wrong = f"none of {among} hits is {event}" if among > 1 else f"the hit is not {event}"
+        score, wrong = self._judged(among)
+        says = f"none of {among} hits is {event}" if among > 1 else f"the hit is not {event}"
         tried = some if self.anything is None else some & (score >= LEAST)
         made = promise(
             score[tried],
-            np.logical_not(self.correct[tried, :among].any(axis=1)),
+            wrong[tried],
             risk,
             delta,
-            event=wrong,
+            event=says,
             groups=self.groups[tried],
             starts=3,  # one early mistake among the surest must not end everything
         )
@@ -237,7 +303,8 @@ class Judgements:
     present: Float[np.ndarray, " queries"]
     """That the gallery holds a match, if that were as likely as not."""
     verdicts: list[Verdict]
-    promise: Promise
+    promises: list[Promise]
+    """What the verdict of each query rests on."""
     doubts: list[str] = field(default_factory=list)
     """Why the probabilities may not hold here."""
     odd: Float[np.ndarray, " queries"] | None = None
@@ -255,7 +322,15 @@ class Judgements:
     def of(self, place: int) -> "Judgements":
         """Those of one query."""
         one = slice(place, place + 1)
-        arrays = ("order", "probability", "confidence", "present", "verdicts", "odd")
+        arrays = (
+            "order",
+            "probability",
+            "confidence",
+            "present",
+            "verdicts",
+            "promises",
+            "odd",
+        )
         arrays += ("one_of_first", "candidates", "uncertainty")
         kept = {name: getattr(self, name) for name in arrays}
         return replace(

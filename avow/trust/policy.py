@@ -12,6 +12,9 @@ The verdict rule, refusal first, on one number, which does not depend on how man
     else, at or above the threshold of the promise, and one half    ->  "answer"
     else  ->  "check"
 
+Names ("a dog") and descriptions have promises, and usual risks, of their own: where both are
+equally sure, more answers to descriptions are wrong.
+
 A policy for "right" (`fit_policy`), and those of earlier versions, have no `anything`: they
 refuse by `present` and answer by the hits shown. One fitted with another model (`Conditions`)
 is refused; other differences are reported as doubts.
@@ -45,6 +48,7 @@ from avow.trust.coherence import (
 from avow.trust.gallery_sampling import one_of, predict
 from avow.trust.judgements import (
     Agreed,
+    Asked,
     Conditions,
     Difference,
     HeldOut,
@@ -59,6 +63,7 @@ from avow.trust.probability import (
     Line,
     Probability,
     given,
+    is_name,
     kind_of,
     named,
     of_query,
@@ -71,7 +76,7 @@ Ranking = Literal["similarity", "probability"]
 SHOWN, DELTA = 10, 0.1
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 USUAL = tuple(risk for risk in RISKS if risk <= 0.25)  # where nobody chose one
-ANSWERED = 1 / 3  # of the held-out queries, at the usual risk; one in four has no answer
+ANSWERED = 0.3  # of the held-out queries, at the usual risk; up to half have no answer
 MAX_FALSE_REFUSALS = 0.02
 """Share of queries with a relevant hit among the first ten that may get "nothing found"."""
 _ODD = 0.15  # share of features outside the fitted range that makes a query unusual
@@ -128,12 +133,21 @@ class Policy:
         """ "right" (the annotated match) or "relevant" (a person would say that it fits)."""
         return self.probability.event
 
+    @property
+    def kinds(self) -> tuple[Asked, ...]:
+        """Which kinds of queries have promises of their own."""
+        return ("questions",) if self.held is None else self.held.kinds
+
     @cached_property
-    def default_risk(self) -> float:
+    def usual_risks(self) -> dict[Asked, float]:
+        """Of each kind, the risk of searches that name none."""
+        return {kind: self._usual_risk(kind) for kind in self.kinds}
+
+    def _usual_risk(self, kind: Asked) -> float:
         """Chosen when fitting; else the lowest that answers `ANSWERED`, or as many as any."""
         if self.promise is not None:
             return self.promise.alpha
-        coverage = [self.promised(risk).coverage for risk in USUAL]
+        coverage = [self.promised(risk, asked=kind).coverage for risk in USUAL]
         enough = min(ANSWERED, max(coverage))
         answering = (risk for risk, one in zip(USUAL, coverage, strict=True) if one >= enough)
         return next(answering) if enough else USUAL[-1]
@@ -152,17 +166,19 @@ class Policy:
         shown: int = SHOWN,
         delta: float | None = None,
         size: int | None = None,
+        asked: Asked = "questions",
     ) -> Promise:
         """The promise for a search that shows `shown` hits and accepts `risk`.
 
         size: of its gallery; where it is given, what is promised holds for galleries like it.
+        asked: which queries it is about, one of `kinds`; or all together.
         """
         own = self.promise
         delta = delta or (DELTA if own is None else own.delta)
         if own is not None and (own.alpha, own.delta) == (risk, delta):
             return own
         if self.held is not None:
-            return _promised(self, risk, self._concerned(shown), delta, size)
+            return _promised(self, risk, self._concerned(shown), delta, size, asked)
         assert own is not None, "a policy has held-out answers, or a promise"
         reason = f"the file of the policy keeps a promise for a risk of {own.alpha} only"
         return Promise(None, risk, delta, own.event, own.queries, own.groups, 0, 0, reason)
@@ -246,7 +262,8 @@ class Policy:
             return self._agreed(reading, stated, order, shown, risk, different)
         concerned = self._concerned(min(shown, stated.shape[1]))
         score = one_of(stated[:, :concerned])
-        pledge = self.promised(self.default_risk if risk is None else risk, concerned)
+        usual = next(iter(self.usual_risks.values()))
+        pledge = self.promised(usual if risk is None else risk, concerned)
         present = self.present(features[:, 0], sizes)
         slope, offset = self.answer[concerned - 1]
         return Judgements(
@@ -255,7 +272,7 @@ class Policy:
             expit(slope * log_odds(score) + offset),
             present,
             verdicts(pledge.answers(score), self.refuses(present, sizes, reading.words)),
-            pledge,
+            [pledge] * len(stated),
             [str(one) for one in different],
             self._odd(features[:, 0]),
             self.event,
@@ -281,20 +298,35 @@ class Policy:
         if self.line is not None:
             hits, anything, rho = agree(self.line(hits, words), self.line(anything, words))
         each = one_of_first(hits, rho)
-        risk = self.default_risk if risk is None else risk
-        pledge = self.promised(risk, size=int(sizes.max()))
+        answered, promises = self._answers(anything, words, risk, int(sizes.max()))
         return Judgements(
             np.array(order[:, :shown]),
             hits[:, :shown],
             each[:, min(shown, each.shape[1]) - 1],
             anything,
-            verdicts(pledge.answers(anything), self.refuses(anything, sizes, words)),
-            pledge,
+            verdicts(answered, self.refuses(anything, sizes, words)),
+            promises,
             [str(one) for one in different],
             self._odd(reading.features[:, 0]),
             self.event,
             each,
         )
+
+    def _answers(
+        self,
+        anything: Float[np.ndarray, " queries"],
+        words: Int[np.ndarray, " queries"],
+        risk: float | None,
+        size: int,
+    ) -> tuple[Bool[np.ndarray, " queries"], list[Promise]]:
+        """Which queries the promise of their kind allows to answer, and those promises."""
+        made = [
+            self.promised(usual if risk is None else risk, size=size, asked=kind)
+            for kind, usual in self.usual_risks.items()
+        ]
+        kind = np.where(is_name(words), 0, len(made) - 1)
+        answered = np.stack([one.answers(anything) for one in made])
+        return answered[kind, np.arange(len(words))], [made[one] for one in kind.tolist()]
 
     def anything_of(
         self,
@@ -389,12 +421,12 @@ class Policy:
         return policy_files.read(Path(path))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1024)
 def _promised(
-    policy: Policy, risk: float, among: int, delta: float, size: int | None
+    policy: Policy, risk: float, among: int, delta: float, size: int | None, asked: Asked
 ) -> Promise:
     assert policy.held is not None
-    return policy.held.promise(policy.event, risk, among, delta, size)
+    return policy.held.promise(policy.event, risk, among, delta, size, asked)
 
 
 __getattr__ = renamed(__name__, {"Held": "HeldOut", "Ruling": "Judgements"})

@@ -1,6 +1,7 @@
 """Files of policies: one format to write, and those of earlier versions to read.
 
-    format 7    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 8    what `Policy.save` writes: conditions, probabilities, held-out answers
+    format 7    the same without the number of words of held-out queries
     format 6    the same without levels for what is behind the hits
     format 5    the same without a policy for larger galleries
     format 4    the same without the sizes of the galleries of held-out queries
@@ -27,11 +28,11 @@ from avow.trust.policy import SHOWN, Policy
 from avow.trust.probability import Line, Probability
 from avow.trust.risk_control import Promise
 
-FORMAT = 7
+FORMAT = 8
 
 
 def write(policy: Policy, path: Path) -> None:
-    """Held-out probabilities are rounded to four decimals."""
+    """Held-out probabilities are rounded: four decimals of hits, six of the first ten."""
     write_document(path, {"format": FORMAT, **_content(policy)})
 
 
@@ -64,8 +65,9 @@ def _content(policy: Policy) -> dict[str, Any]:
             "probability": np.round(held.probability, 4).tolist(),
             "correct": held.correct.astype(int).tolist(),
             "groups": held.groups.tolist(),
-            "anything": None if held.anything is None else held.anything.tolist(),
+            "anything": None if held.anything is None else np.round(held.anything, 6).tolist(),
             "sizes": None if held.sizes is None else held.sizes.tolist(),
+            "words": None if held.words is None else held.words.tolist(),
         },
         "larger": None if policy.larger is None else _content(policy.larger),
     }
@@ -169,7 +171,12 @@ def _fitted(content: dict[str, Any]) -> tuple[Conditions, Probability, Probabili
 
 
 def _held(
-    probability: Any, correct: Any, groups: Any, anything: Any = None, sizes: Any = None
+    probability: Any,
+    correct: Any,
+    groups: Any,
+    anything: Any = None,
+    sizes: Any = None,
+    words: Any = None,
 ) -> HeldOut:
     held = HeldOut(
         np.array(probability, float),
@@ -177,6 +184,7 @@ def _held(
         np.array(groups, int),
         None if anything is None else np.array(anything, float),
         None if sizes is None else np.array(sizes, int),
+        None if words is None else np.array(words, int),
     )
     held.check()
     return held

@@ -136,7 +136,12 @@ def named(first: Features, names: tuple[str, ...]) -> Bool[np.ndarray, " queries
     """The same from the features of first hits, where the length is among them."""
     if LOG_WORDS not in names:
         return np.zeros(len(first), bool)
-    return is_name(np.expm1(first[:, names.index(LOG_WORDS)]).round())
+    return is_name(word_counts(first, names))
+
+
+def word_counts(first: Features, names: tuple[str, ...]) -> Int[np.ndarray, " queries"]:
+    """How many words queries have, from the features of first hits, which have the length."""
+    return np.expm1(first[:, names.index(LOG_WORDS)]).round().astype(int)
 
 
 def fit_probability(

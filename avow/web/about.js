@@ -3,7 +3,7 @@
 import { ask, send } from "./api.js";
 import { attempt, button, facts, fill, find, fold, make, note, press, pressed, title } from "./build.js";
 import { chooser, index as scan } from "./folders.js";
-import { count, grouped, percent, risk as written } from "./words.js";
+import { count, grouped, percent, risks as written } from "./words.js";
 
 const EVERY = 1000; // milliseconds between looks at a running job
 let following = 0;
@@ -55,9 +55,10 @@ function judged(told) {
   const doubts = told.doubts.length
     ? make("ul", { class: "doubts" }, told.doubts.map((one) => make("li", {}, one)))
     : note("Nothing speaks against using it here.");
+  const heads = told.risks[0].kinds.map((one) => `Of ${one.asked} answered`);
   const rows = told.risks.map((one) => make(
-    "tr", {}, make("td", {}, written(one.risk)),
-    make("td", {}, one.promised ? percent(one.coverage) : "not possible"),
+    "tr", {}, make("td", {}, written(one.kinds)),
+    one.kinds.map((kind) => make("td", {}, kind.promised ? percent(kind.coverage) : "not possible")),
   ));
   return make(
     "section",
@@ -68,7 +69,7 @@ function judged(told) {
     fold(null, "What each risk costs", make(
       "table",
       {},
-      make("thead", {}, make("tr", {}, ["At most wrong", "Questions answered"].map((one) => make("th", { scope: "col" }, one)))),
+      make("thead", {}, make("tr", {}, ["At most wrong", ...heads].map((one) => make("th", { scope: "col" }, one)))),
       make("tbody", {}, rows),
     )),
   );

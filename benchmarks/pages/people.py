@@ -8,6 +8,7 @@ from benchmarks.pages import (
     elsewhere,
     figures,
     how_many,
+    kinds,
     large_galleries,
 )
 from benchmarks.pages.figures import Document, fraction, percent
@@ -68,7 +69,9 @@ def render() -> str:
         first_k(figures.load(DEPTHS)["rows"]),
         "## How many fit, name by name",
         how_many.section(),
-        "## Promises",
+        "## Promises of each kind",
+        kinds.section(),
+        "## Promises in halves",
         "Share of random halves in which the answers of one half broke the promise of the "
         "other, which may be broken in one of ten.",
         promises(kept["galleries"]),
@@ -89,6 +92,7 @@ def render() -> str:
             "python -m benchmarks.quality.small_galleries",
             *common_things.COMMANDS,
             *elsewhere.COMMANDS,
+            *kinds.COMMANDS,
             *by_picture.COMMANDS,
             "python -m benchmarks.quality.label_curves",
             "python -m benchmarks.quality.first_k",
@@ -101,6 +105,7 @@ def render() -> str:
             SMALL,
             common_things.FILE,
             elsewhere.FILE,
+            kinds.FILE,
             by_picture.FILE,
             large_galleries.FILE,
             CURVES,
