@@ -21,9 +21,9 @@ def section() -> str:
         "over test photographs, at the usual risk of the kind and at 10 %. The policy makes "
         "its promises with queries over dev photographs and COCO's train photographs. Names: "
         "nouns that a picture of the gallery shows, and to one in four nothing fits. "
-        "Descriptions: captions, with their own photograph and without it as often. The last two columns are "
-        "what shipped before: one promise about all questions is kept for names, and broken "
-        "for descriptions."
+        "Descriptions: captions, with their own photograph and without it as often. The last "
+        "two columns are what shipped before: one promise about all questions is kept for "
+        "names, and broken for descriptions."
         f"\n\n{figures.table(head, (cells(row, usual) for row in kept['rows']))}"
     )
 
