@@ -1,7 +1,7 @@
 // The risk slider: how many wrong answers are bearable, and what that costs.
 
 import { ask } from "./api.js";
-import { fill, find } from "./build.js";
+import { fill, find, make } from "./build.js";
 import { risks as written } from "./words.js";
 
 let offered = []; // the usual risk first
@@ -31,5 +31,5 @@ export function tell() {
   const one = picked();
   fill("risk-says", written(one.kinds));
   find("risk").setAttribute("aria-valuetext", `at most ${written(one.kinds)} of answers wrong`);
-  fill("risk-cost", one.says);
+  fill("risk-cost", one.kinds.map((kind) => make("span", {}, kind.says)));
 }

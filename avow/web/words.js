@@ -15,11 +15,10 @@ export const stated = (share) => (share == null ? null : percent(share));
 
 export const risk = (share) => `${+(share * 100).toFixed(1)} %`;
 
-// "10 %", or "5 % (names) or 20 % (descriptions)" where kinds of queries differ.
+// "10 %", or "5 or 15 %" where kinds of queries differ.
 export function risks(kinds) {
-  const same = kinds.every((one) => one.risk === kinds[0].risk);
-  if (same) return risk(kinds[0].risk);
-  return kinds.map((one) => `${risk(one.risk)} (${one.asked})`).join(" or ");
+  const each = [...new Set(kinds.map((one) => risk(one.risk)))];
+  return each.map((one, place) => (place < each.length - 1 ? one.replace(" %", "") : one)).join(" or ");
 }
 
 export const name = (path) => (path ? path.split(/[\\/]/).pop() : "");
