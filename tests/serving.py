@@ -309,6 +309,13 @@ class Judging(Policy):
         )
 
 
+def with_risks(policy: Policy, usual: dict[str, float]) -> Policy:
+    """The same with usual risks of its own for kinds of questions."""
+    other = copy.copy(policy)
+    object.__setattr__(other, "usual_risks", usual)  # as a policy keeps them when asked first
+    return other
+
+
 def english(index: Path) -> Retriever:
     """A retriever that judges; its model, taught with English captions alone, says so."""
     encoder = copy.copy(encoder_of(index))

@@ -42,6 +42,7 @@ def test_the_model_that_ships_with_avow_answers_and_refuses(visit, index, tmp_pa
         seen = visit(f"{address}/?q=a+cup+of+coffee")
         first = ready(seen, FOUND).locator("#shown > .grid .look").first
         assert "coffee" in (first.get_attribute("aria-label") or first.inner_html())
+        assert seen.page.locator("#risk-says").inner_text() == "5 or 15 %"
         ready(visit(f"{address}/?q=an+elephant+drinking+from+a+river"), REFUSED)
 
 
@@ -198,6 +199,34 @@ def test_the_risk_slider_asks_again(visit, address):
     ready(seen, '.verdict[data-is="check"]')
     assert "risk=0.01" in page.url and "cannot be promised" in page.inner_text("#risk-cost")
     calm(seen, address)
+
+
+def test_the_slider_tells_kinds_of_questions_apart(visit, index):
+    """Its first place is the usual risk of each; the next ones are one risk for both."""
+    retriever = serving.english(index)
+    policy = retriever.policy("text")
+    usual = {"names": 0.05, "descriptions": 0.15}
+    retriever.policy = lambda *_, **__: serving.with_risks(policy, usual)
+    with serving.Server(app_of(retriever)) as address:
+        page = ready(asked(visit, address, CAT), FOUND)
+        assert page.locator("#risk-says").inner_text() == "5 or 15 %"
+        lines = page.locator("#risk-cost > span").all_inner_texts()
+        assert [line[:40] for line in lines] == [
+            "At most 5 % wrong: answers 35 % of names",
+            "At most 15 % wrong: answers 45 % of desc",
+        ]
+        page.focus("#risk")
+        for _ in range(4):
+            page.press("#risk", "ArrowRight")
+        page.wait_for_url("**risk=0.1*", timeout=SOON)
+        assert page.locator("#risk-says").inner_text() == "10 %"
+        page.click("#about-open")
+        table = page.locator("#about table")
+        table.wait_for(state="attached", timeout=SOON)
+        heads = table.locator("th").all_text_contents()
+        assert heads == ["At most wrong", "Of names answered", "Of descriptions answered"]
+        first = table.locator("tbody tr").first.locator("td").all_text_contents()
+        assert first == ["5 or 15 %", "35 %", "45 %"]
 
 
 def test_a_dropped_or_chosen_picture_is_searched_with(visit, address, index):
