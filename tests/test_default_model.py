@@ -111,9 +111,9 @@ def test_large_galleries_have_a_fit_of_their_own():
     assert policy.for_size(1894) is policy
     larger = policy.for_size(1895)
     assert larger.conditions.model == policy.conditions.model
-    assert larger.conditions.largest > 50_000
+    assert larger.conditions.largest > 50_000 and larger.kinds == policy.kinds
     for kind, risk in larger.usual_risks.items():
-        assert cost(larger, kind, risk, 20_000).wrong is not None
+        assert cost(larger, kind, risk, 10_000).wrong is not None
         assert "cannot be promised" in cost(larger, kind, risk, 10**6).says
 
 
