@@ -252,7 +252,7 @@ def test_status_says_what_is_indexed_by_which_model_and_how_far_trust_reaches(co
     assert "this one has 11" in by_words["why"] and by_picture["judged"]
     assert by_words["doubts"] == ["fitted on galleries of 20 to 1894, used on one of 11"]
     assert by_words["usual"][0]["says"].startswith(
-        "At most 5 % wrong: nothing was measured over about 11 pictures; over 20 "
+        "At most 6 % wrong: nothing was measured over about 11 pictures; over 20 "
     )
     assert by_picture["usual"][0]["risk"] == 0.1  # as searches with a picture have it
     assert by_picture["search"] == "pictures by a picture"

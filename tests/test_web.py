@@ -42,7 +42,7 @@ def test_the_model_that_ships_with_avow_answers_and_refuses(visit, index, tmp_pa
         seen = visit(f"{address}/?q=a+cup+of+coffee")
         first = ready(seen, FOUND).locator("#shown > .grid .look").first
         assert "coffee" in (first.get_attribute("aria-label") or first.inner_html())
-        assert seen.page.locator("#risk-says").inner_text() == "5 or 15 %"
+        assert seen.page.locator("#risk-says").inner_text() == "6 or 15 %"
         ready(visit(f"{address}/?q=an+elephant+drinking+from+a+river"), REFUSED)
 
 
@@ -216,7 +216,7 @@ def test_the_slider_tells_kinds_of_questions_apart(visit, index):
             "At most 15 % wrong: answers 45 % of desc",
         ]
         page.focus("#risk")
-        for _ in range(4):
+        for _ in range(10):
             page.press("#risk", "ArrowRight")
         page.wait_for_url("**risk=0.1*", timeout=SOON)
         assert page.locator("#risk-says").inner_text() == "10 %"
