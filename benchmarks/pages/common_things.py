@@ -6,7 +6,7 @@ from benchmarks.pages.figures import Document, fraction, number, percent
 FILE = "common_absent"
 COMMANDS = (
     "python -m benchmarks.quality.common_absent",
-    "python -m benchmarks.quality.common_absent --index INDEX --before POLICY",
+    "python -m benchmarks.quality.common_absent --index INDEX",
 )
 DATASETS = {"flickr8k": "Flickr8k", "coco": "COCO"}
 
@@ -27,8 +27,7 @@ def section() -> str:
         f"\n\n{figures.table(head, objects(kept['objects']))}\n\nThe same over train "
         "photographs of COCO that no policy was fitted on; the model was trained with them, "
         "and the policy asked the same objects over 5,000 others of them. How many of those "
-        "teach was chosen on dev and with a look at these, so they are no untouched test. "
-        "Before: what shipped until then."
+        "teach was chosen on dev and with a look at these, so they are no untouched test."
         f"\n\n{figures.table(head, objects(kept['others']))}\n\nOf "
         f"{names['names']} names that COCO's "
         f"captions have and no caption of {kept['photographs']:,} test photographs of Flickr8k "
