@@ -21,7 +21,7 @@ from avow.api.workers import Workers
 from avow.retrieval.calibrate import calibrate
 from avow.retrieval.library import Library
 from avow.retrieval.search import Retriever
-from avow.trust.policy import RISKS
+from avow.trust.held_out import RISKS
 
 HERE = "http://127.0.0.1"
 LINE = re.compile(r"[a-z_]+(\{.+\})? [\d.e+-]+")

@@ -399,7 +399,7 @@ def stated(shares: list[float], ten: float | None = None, **more: Any) -> Judgem
     promise = Promise(0.5, 0.1, 0.1, "none of 10 hits is relevant", 100, 100, 50, 2)
     order = np.arange(len(shares))[None]
     return Judgements(
-        order, each, anything, anything, ["check"], promise, one_of_first=kept, **more
+        order, each, anything, anything, ["check"], [promise], one_of_first=kept, **more
     )
 
 

@@ -17,7 +17,8 @@ from avow.trust.calibration_queries import (
 )
 from avow.trust.fitting import fit_search_policy
 from avow.trust.gallery_sampling import Hits, ScoredQueries
-from avow.trust.policy import ANSWERED, MAX_FALSE_REFUSALS, RISKS, USUAL, Policy
+from avow.trust.held_out import ANSWERED, RISKS, USUAL
+from avow.trust.policy import MAX_FALSE_REFUSALS, Policy
 from avow.trust.risk_control import promise
 from avow.trust.top_k import summarise
 

@@ -18,7 +18,7 @@ from avow.core.errors import BadData, WrongTrust
 from avow.core.inputs import background_of, views_of
 from avow.trust.fitting import CalibrationQueries, fit_policy, fit_search_policy
 from avow.trust.gallery_sampling import ScoredQueries
-from avow.trust.judgements import LEAST
+from avow.trust.held_out import LEAST
 from avow.trust.policy import Judgements, Policy, verdicts
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -6,7 +6,8 @@ from avow.api.answers import Calibration, RiskOffered, RiskOfKind, TicksUsed
 from avow.retrieval.calibrate import is_own, use_ticks
 from avow.retrieval.search import Retriever
 from avow.retrieval.status import costs, how_far
-from avow.trust.policy import RISKS, SHOWN, Policy
+from avow.trust.held_out import RISKS
+from avow.trust.policy import SHOWN, Policy
 from avow.trust.probability import NAME_WORDS
 
 _MISSING = (

@@ -12,7 +12,7 @@ from avow.retrieval.answer import percent
 from avow.retrieval.question import Style
 from avow.retrieval.request import PICTURE_RISK
 from avow.retrieval.search import Retriever
-from avow.trust.judgements import Asked, Measured
+from avow.trust.held_out import Asked, Measured
 from avow.trust.policy import Policy
 from avow.trust.risk_control import Promise
 

@@ -44,7 +44,8 @@ from avow.trust.gallery_sampling import (
     one_of,
     predict,
 )
-from avow.trust.judgements import Conditions, HeldOut
+from avow.trust.held_out import HeldOut
+from avow.trust.judgements import Conditions
 from avow.trust.level import LEVEL
 from avow.trust.policy import MAX_FALSE_REFUSALS, SHOWN, Policy
 from avow.trust.probability import Probability, named, word_counts

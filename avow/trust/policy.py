@@ -11,9 +11,7 @@ The verdict rule, refusal first, on one number, which does not depend on how man
     log-odds of "one of the first ten" below the refusal threshold  ->  "nothing found"
     else, at or above the threshold of the promise, and one half    ->  "answer"
     else  ->  "check"
-
-Names ("a dog") and descriptions have promises, and usual risks, of their own: where both are
-equally sure, more answers to descriptions are wrong.
+Names ("a dog") and descriptions have promises of their own (`trust.held_out`).
 
 A policy for "right" (`fit_policy`), and those of earlier versions, have no `anything`: they
 refuse by `present` and answer by the hits shown. One fitted with another model (`Conditions`)
@@ -21,7 +19,7 @@ is refused; other differences are reported as doubts.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -46,12 +44,11 @@ from avow.trust.coherence import (
     query_features,
 )
 from avow.trust.gallery_sampling import one_of, predict
+from avow.trust.held_out import Asked, HeldOut, answered_by_kind, promise_once, usual_risk
 from avow.trust.judgements import (
     Agreed,
-    Asked,
     Conditions,
     Difference,
-    HeldOut,
     Judgements,
     Reading,
     refuse_other_model,
@@ -63,7 +60,6 @@ from avow.trust.probability import (
     Line,
     Probability,
     given,
-    is_name,
     kind_of,
     named,
     of_query,
@@ -74,11 +70,6 @@ from avow.trust.top_k import TopKSummary, describe, summarise
 Ranking = Literal["similarity", "probability"]
 
 SHOWN, DELTA = 10, 0.1
-RISKS = (*(n / 100 for n in range(1, 10)), 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
-USUAL = tuple(risk for risk in RISKS if risk <= 0.25)  # where nobody chose one
-ANSWERED: dict[Asked, float] = {"names": 0.5, "descriptions": 0.3, "questions": 0.3}
-"""Share of the held-out queries that is answered at the usual risk. One in four has no answer,
-of descriptions more; a name that many pictures show should seldom end in "check"."""
 MAX_FALSE_REFUSALS = 0.02
 """Share of queries with a relevant hit among the first ten that may get "nothing found"."""
 _ODD = 0.15  # share of features outside the fitted range that makes a query unusual
@@ -142,17 +133,11 @@ class Policy:
 
     @cached_property
     def usual_risks(self) -> dict[Asked, float]:
-        """Of each kind, the risk of searches that name none."""
-        return {kind: self._usual_risk(kind) for kind in self.kinds}
-
-    def _usual_risk(self, kind: Asked) -> float:
-        """Chosen when fitting; else the lowest that answers `ANSWERED`, or as many as any."""
+        """Of each kind, the risk of searches that name none: that of the fit, if any."""
         if self.promise is not None:
-            return self.promise.alpha
-        coverage = [self.promised(risk, asked=kind).coverage for risk in USUAL]
-        enough = min(ANSWERED[kind], max(coverage))
-        answering = (risk for risk, one in zip(USUAL, coverage, strict=True) if one >= enough)
-        return next(answering) if enough else USUAL[-1]
+            return dict.fromkeys(self.kinds, self.promise.alpha)
+        promised = {kind: partial(self.promised, asked=kind) for kind in self.kinds}
+        return {kind: usual_risk(promised[kind], kind) for kind in self.kinds}
 
     def for_size(self, gallery: int) -> "Policy":
         """What judges a gallery of so many items: this policy, or `larger` as ticks move it."""
@@ -180,7 +165,8 @@ class Policy:
         if own is not None and (own.alpha, own.delta) == (risk, delta):
             return own
         if self.held is not None:
-            return _promised(self, risk, self._concerned(shown), delta, size, asked)
+            among = self._concerned(shown)
+            return promise_once(self.held, self.event, risk, among, delta, size, asked)
         assert own is not None, "a policy has held-out answers, or a promise"
         reason = f"the file of the policy keeps a promise for a risk of {own.alpha} only"
         return Promise(None, risk, delta, own.event, own.queries, own.groups, 0, 0, reason)
@@ -300,7 +286,11 @@ class Policy:
         if self.line is not None:
             hits, anything, rho = agree(self.line(hits, words), self.line(anything, words))
         each = one_of_first(hits, rho)
-        answered, promises = self._answers(anything, words, risk, int(sizes.max()))
+        made = [
+            self.promised(usual if risk is None else risk, size=int(sizes.max()), asked=kind)
+            for kind, usual in self.usual_risks.items()
+        ]
+        answered, promises = answered_by_kind(made, anything, words)
         return Judgements(
             np.array(order[:, :shown]),
             hits[:, :shown],
@@ -313,22 +303,6 @@ class Policy:
             self.event,
             each,
         )
-
-    def _answers(
-        self,
-        anything: Float[np.ndarray, " queries"],
-        words: Int[np.ndarray, " queries"],
-        risk: float | None,
-        size: int,
-    ) -> tuple[Bool[np.ndarray, " queries"], list[Promise]]:
-        """Which queries the promise of their kind allows to answer, and those promises."""
-        made = [
-            self.promised(usual if risk is None else risk, size=size, asked=kind)
-            for kind, usual in self.usual_risks.items()
-        ]
-        kind = np.where(is_name(words), 0, len(made) - 1)
-        answered = np.stack([one.answers(anything) for one in made])
-        return answered[kind, np.arange(len(words))], [made[one] for one in kind.tolist()]
 
     def anything_of(
         self,
@@ -421,14 +395,6 @@ class Policy:
         from avow.trust import policy_files
 
         return policy_files.read(Path(path))
-
-
-@lru_cache(maxsize=1024)
-def _promised(
-    policy: Policy, risk: float, among: int, delta: float, size: int | None, asked: Asked
-) -> Promise:
-    assert policy.held is not None
-    return policy.held.promise(policy.event, risk, among, delta, size, asked)
 
 
 __getattr__ = renamed(__name__, {"Held": "HeldOut", "Ruling": "Judgements"})

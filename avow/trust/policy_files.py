@@ -22,7 +22,8 @@ import numpy as np
 from avow.core.errors import WrongTrust
 from avow.core.seals import read_document, write_document
 from avow.trust.coherence import ABOVE, BEHIND, log_odds
-from avow.trust.judgements import Conditions, HeldOut
+from avow.trust.held_out import HeldOut
+from avow.trust.judgements import Conditions
 from avow.trust.level import LEVEL, Level
 from avow.trust.policy import SHOWN, Policy
 from avow.trust.probability import Line, Probability

@@ -14,13 +14,14 @@ def section() -> str:
     kept = figures.load(FILE)
     usual = kept["usual"]
     head = ["photographs of", "so many", "asked", "usual risk", "answered", "wrong"]
-    for label in ("10 %, of the kind", "10 %, of all together"):
+    beside = percent(float(RISK))
+    for label in (f"{beside}, of the kind", f"{beside}, of all together"):
         head += [f"{label}: answered", "wrong"]
     return (
         "What was promised of each kind of question, and how many of the answers were wrong "
-        "over test photographs, at the usual risk of the kind and at 10 %. The policy makes "
-        "its promises with queries over dev photographs and COCO's train photographs. Names: "
-        "nouns that a picture of the gallery shows, and to one in four nothing fits. "
+        f"over test photographs, at the usual risk of the kind and at {beside}. The policy "
+        "makes its promises with queries over dev photographs and COCO's train photographs. "
+        "Names: nouns that a picture of the gallery shows, and to one in four nothing fits. "
         "Descriptions: captions, with their own photograph and without it as often. The last "
         "two columns are what shipped before: one promise about all questions is kept for "
         "names, and broken for descriptions."

@@ -29,7 +29,7 @@ from avow.core.places import avow_home
 from avow.data.opening import open_dataset
 from avow.study import relevance_labels as fitting
 from avow.study.short_queries import absent_names, noun_names, with_article
-from avow.trust.judgements import Asked as Kind
+from avow.trust.held_out import Asked as Kind
 from avow.trust.policy import Judgements, Policy
 from avow.trust.probability import is_name
 from benchmarks._lab import Lab
