@@ -16,8 +16,8 @@ export async function load() {
 
 export function set(share) {
   if (!offered.length) return;
-  const gaps = offered.map((one) => (share === null || one.risk === null ? +(one.risk !== share) : Math.abs(one.risk - share)));
-  find("risk").value = gaps.indexOf(Math.min(...gaps));
+  const named = offered.slice(1).map((one) => Math.abs(one.risk - share));
+  find("risk").value = share == null ? 0 : 1 + named.indexOf(Math.min(...named));
   tell();
 }
 
