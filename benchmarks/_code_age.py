@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "avow"
 ROOMS = ("methods", "losses", "blocks", "training")
 ARITHMETIC = ("core/opinion.py", "core/evidence.py", "core/gamma.py")
+TRANSFORMERS = ("blocks/lora_text.py", "blocks/cached_text.py")
+"""They count where a recipe reads with a transformer, or asks one what fits."""
 LENGTH = 12
 
 
@@ -29,16 +31,24 @@ def code_of(recipe: str) -> str | None:
     if not path.is_file():
         return None
     content = tomllib.loads(path.read_text("utf-8"))
-    named = {part: content[part]["name"] for part in ("method", "loss")}
-    for change in changes:
-        key, _, value = change.partition("=")
-        if key in ("method.name", "loss.name"):
-            named[key.partition(".")[0]] = value
-    starts = [f"methods/{named['method']}.py", f"losses/{named['loss']}.py", "training/loop.py"]
+    chosen = {
+        f"{part}.{key}": str(value)
+        for part in ("method", "loss")
+        for key, value in content[part].items()
+    } | {key: value for key, _, value in (change.partition("=") for change in changes)}
+    starts = [f"methods/{chosen['method.name']}.py", f"losses/{chosen['loss.name']}.py"]
+    unused = () if _asks_a_transformer(chosen) else TRANSFORMERS
     digest = hashlib.sha256()
-    for file in sorted(_reached([*starts, *ARITHMETIC])):
+    for file in sorted(_reached([*starts, "training/loop.py", *ARITHMETIC])):
+        if file in unused:
+            continue
         digest.update(f"{file}\n{_meaning(file)}\n".encode())
     return digest.hexdigest()[:LENGTH]
+
+
+def _asks_a_transformer(chosen: dict[str, str]) -> bool:
+    words = chosen.get("method.text", "gru") in ("gru", "glove")
+    return not words or "method.names" in chosen or "loss.others" in chosen
 
 
 def _reached(starts: list[str]) -> set[str]:

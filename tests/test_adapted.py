@@ -46,6 +46,16 @@ def test_changes_are_seen_at_once_in_evaluation(network, tokens):
     torch.testing.assert_close(network(tokens.ids, tokens.present), after)
 
 
+def test_changes_that_no_version_counts_are_seen_by_the_next_evaluation(network, tokens):
+    """As operations on many tensors at once change weights on a device."""
+    with torch.no_grad():
+        before = network(tokens.ids, tokens.present)
+        network.high["qkv0"].data.fill_(0.1)  # which leaves the version as it was
+        after = network.eval()(tokens.ids, tokens.present)
+    assert (before - after).abs().max() > 1e-3
+    torch.testing.assert_close(network.train()(tokens.ids, tokens.present), after)
+
+
 def test_only_the_changes_are_saved_and_learnt(network):
     saved = network.state_dict()
     changes = {f"{part}.{name}" for part in ("low", "high") for name in network.low}

@@ -57,6 +57,14 @@ def test_only_code_that_a_run_uses_makes_it_older(copy):
     assert numbers()[0] != before[0]
 
 
+def test_a_transformer_counts_where_it_is_asked(copy):
+    asking = f"{TCL}+method.text=adapted", f"{TCL}+loss.others=graded"
+    before, asked = numbers(), [_code_age.code_of(one) for one in asking]
+    add(copy / "blocks" / "lora_text.py", "changed = True")
+    assert numbers() == before
+    assert all(_code_age.code_of(one) not in asked for one in asking)
+
+
 def test_changes_of_a_recipe_keep_its_number_and_strangers_have_none():
     assert _code_age.code_of(f"{TCL}+loss.tau=0.1") == _code_age.code_of(TCL)
     assert _code_age.code_of(f"{TCL}+loss.name=hinge") != _code_age.code_of(TCL)

@@ -66,6 +66,11 @@ class AdaptedTransformer(nn.Module):
     def _words(self) -> Tensor:
         return self.get_buffer("words")
 
+    def train(self, mode: bool = True) -> "AdaptedTransformer":
+        # what changes many weights at once on a device does not count their versions
+        self._sums, self._sums_of = {}, ()
+        return super().train(mode)
+
     def forward(
         self, ids: Int[Tensor, "items parts"], present: Bool[Tensor, "items parts"]
     ) -> Float[Tensor, "items parts dim"]:
