@@ -58,8 +58,8 @@ class AdaptedTransformer(nn.Module):
                 first = torch.randn(rank, inside) / math.sqrt(inside)
                 self.low[f"{part}{layer}"] = nn.Parameter(first)
                 self.high[f"{part}{layer}"] = nn.Parameter(torch.zeros(outside, rank))
-        self._sums: dict[str, Tensor] = {}
-        self._sums_of: tuple[int, ...] = ()
+        self._sums: tuple[tuple[int, ...], dict[str, Tensor]] = ((), {})
+        """Of which versions of the changes, and what came out."""
         self.register_load_state_dict_pre_hook(refuse_others)
 
     @property
@@ -68,7 +68,7 @@ class AdaptedTransformer(nn.Module):
 
     def train(self, mode: bool = True) -> "AdaptedTransformer":
         # what changes many weights at once on a device does not count their versions
-        self._sums, self._sums_of = {}, ()
+        self._sums = ((), {})
         return super().train(mode)
 
     def forward(
@@ -121,10 +121,10 @@ class AdaptedTransformer(nn.Module):
         """W + B A of every changed matrix; kept while nothing is learnt."""
         if self.training or torch.is_grad_enabled() or not self.low:
             return self._summed()
-        state = tuple(parameter._version for parameter in self.parameters())
-        if self._sums_of != state or self._sums["qkv0"].device != self._words.device:
-            self._sums, self._sums_of = self._summed(), state
-        return self._sums
+        state, sums = tuple(parameter._version for parameter in self.parameters()), self._sums
+        if sums[0] != state or sums[1]["qkv0"].device != self._words.device:
+            self._sums = sums = (state, self._summed())
+        return sums[1]
 
     def _summed(self) -> dict[str, Tensor]:
         return {

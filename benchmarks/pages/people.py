@@ -10,6 +10,7 @@ from benchmarks.pages import (
     how_many,
     kinds,
     large_galleries,
+    other_seeds,
 )
 from benchmarks.pages.figures import Document, fraction, percent
 
@@ -87,6 +88,7 @@ def render() -> str:
         "the mean probability that a person says the first answer fits; AUROC of what tells "
         "good first answers, P fitted on dev; ± between seeds.",
         trained_answers(figures.load(TRAINED)["runs"]),
+        *other_seeds.section(),
         figures.command(
             "python -m benchmarks.quality.people --earlier people.json",
             "python -m benchmarks.quality.small_galleries",
@@ -99,6 +101,7 @@ def render() -> str:
             *how_many.COMMANDS,
             "python -m benchmarks.quality.first_answers",
             "python -m benchmarks.quality.run_answers FOLDER",
+            *other_seeds.COMMANDS,
         ),
         figures.source(
             FILE,
@@ -113,6 +116,7 @@ def render() -> str:
             *how_many.FILES,
             FIRST,
             TRAINED,
+            other_seeds.FILE,
         ),
     )
 
