@@ -12,22 +12,16 @@ def section() -> list[str]:
     lines = [
         [
             row["what"],
-            *(_told(row["what"], value) for value in row["values"]),
-            f"{_told(row['what'], row['mean'])} ± {_told(row['what'], row['spread'])}",
+            *(figures.number(value, row["digits"]) for value in row["values"]),
+            " ± ".join(figures.number(row[key], row["digits"]) for key in ("mean", "spread")),
         ]
         for row in kept["rows"]
     ]
     return [
         "## Other seeds",
-        f"The model that ships is the one of {seeds[0]}. The same recipe with other seeds, both "
-        "stages, and the trust of each fitted likewise on dev; every figure is of test "
+        f"The model that ships is the one of {seeds[0]}. The same recipe with other seeds, "
+        "both stages, and the trust of each fitted likewise on dev; every figure is of test "
         "photographs. The others learnt from other copies of the photographs of Flickr8k and "
         "ImageNet ([notes](../notes/shipped-model.md)). Mean ± standard deviation.",
         figures.table(["", *seeds, "mean"], lines),
     ]
-
-
-def _told(what: str, value: float) -> str:
-    """Percentages with one digit behind the point, ratios with two, what is below 1 with three."""
-    digits = 1 if "%" in what or "R@1" in what else 2 if "×" in what else 3
-    return figures.number(value, digits)

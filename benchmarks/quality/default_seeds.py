@@ -3,13 +3,13 @@
     python -m benchmarks.quality.default_seeds CLONE ...
 
 CLONE is a copy of the repository whose `avow/weights/default` holds a model of another seed,
-and where the benchmarks below were run. For a run RUN of `avow train default/photographs`,
-both stages with `--seed N`, inside of it:
+and where the benchmarks of `figures` were run. For a run RUN of the recipe
+`default/photographs`, both stages with `--seed N`, inside of it:
 
     cp RUN/best-*/* avow/weights/default && scripts/export_default avow/weights/default
     avow index FEW --index INDEX
     scripts/default_trust avow/weights/default --bank --only text --imagenet DIR --index INDEX
-    python -m benchmarks.quality.default_model      and each other file of FIGURES
+    python -m benchmarks.quality.default_model      and the others
 
 FEW are the 10,000 photographs of `Side.few`. What each seed found is read from the results of
 its clone, that of the shipped one from those here.
@@ -18,7 +18,8 @@ its clone, that of the shipped one from those here.
 import argparse
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,65 +34,93 @@ GALLERIES = {
 }
 
 
-def _people() -> dict[str, Callable[[Document], float]]:
-    found: dict[str, Callable[[Document], float]] = {}
+@dataclass(frozen=True)
+class Figure:
+    """One number of a file of results."""
+
+    what: str
+    file: str
+    read: Callable[[Document], float]
+    digits: int = 3
+    """Behind the point, where it is told."""
+
+
+def at(*keys: str | int, times: float = 1) -> Callable[[Document], float]:
+    """What lies under these keys, multiplied."""
+
+    def read(content: Any) -> float:
+        for key in keys:
+            content = content[key]
+        return times * content
+
+    return read
+
+
+def best_cut(gallery: str) -> Callable[[Document], float]:
+    """The largest share of absent names that a cut on a single score refuses."""
+
+    def read(file: Document) -> float:
+        cuts = file["galleries"][gallery]["single cuts"].values()
+        return 100 * max(cut["0.05"][0] for cut in cuts)
+
+    return read
+
+
+def best_measure(dataset: str) -> Callable[[Document], float]:
+    """The largest AUROC of a single measure of first answers."""
+
+    def read(file: Document) -> float:
+        found = file["rows"][dataset]["auroc"]["relevant"].items()
+        return max(value for name, (value, _) in found if not name.startswith("P("))
+
+    return read
+
+
+def figures() -> Iterator[Figure]:
+    for name, way, what in (
+        ("flickr8k", "plain", "Flickr8k test, text to image R@1"),
+        ("flickr8k", "shown", "the same as shown"),
+        ("coco", "1K folds", "COCO test in folds of a thousand, text to image R@1"),
+        ("coco", "1K folds, shown", "the same in folds, as shown"),
+    ):
+        yield Figure(what, "default_model", at("rows", name, way, "text_to_image", 0), 1)
+    yield Figure(
+        "nouns with the right picture first among 1,030, %",
+        "refusal",
+        at("rows", "mixed", "nouns", times=100),
+        1,
+    )
     for place, name in GALLERIES.items():
-        for what, key in (("captions", "captions_refused"), ("nouns", "nouns_refused")):
-            found[f"{what} refused, %: {name}"] = lambda file, place=place, key=key: (
-                100 * file["galleries"][place]["now"][key]
-            )
-        found[f"absent names refused at 5 % of present ones, %: {name}"] = (
-            lambda file, place=place: (
-                100 * file["galleries"][place]["now"]["absent_at"]["0.05"][0]
-            )
+        now = ("galleries", place, "now")
+        for what in ("captions", "nouns"):
+            read = at(*now, f"{what}_refused", times=100)
+            yield Figure(f"{name}: {what} refused, %", "people", read, 1)
+        read = at(*now, "absent_at", "0.05", 0, times=100)
+        yield Figure(f"{name}: absent names refused at 5 %, %", "people", read, 1)
+        yield Figure(f"{name}: best single cut there, %", "people", best_cut(place), 1)
+    for key in ("stated", "judged", "auroc"):
+        read = at("experts", "now", "all", key)
+        yield Figure(f"what experts said of hits: {key}", "people", read)
+    for number, size in enumerate((100, 300, 800)):
+        read = at("objects", number, "auroc", "policy")
+        yield Figure(f"objects, there or not, among {size}: AUROC", "common_absent", read)
+    for place, name in (("flickr8k", "Flickr8k"), ("coco", "COCO")):
+        for what in ("relevant", "right"):
+            read = at("rows", place, "auroc", what, "P(relevant)", 0)
+            yield Figure(f"{name}: P of first answers, {what}: AUROC", "first_answers", read)
+        fitted = "P(relevant), fitted on dev"
+        read = at("rows", place, "auroc", "relevant", fitted, 0)
+        yield Figure(
+            f"{name}: P fitted on dev for them, relevant: AUROC", "first_answers", read
         )
-        found[f"best cut on a single score there, %: {name}"] = lambda file, place=place: (
-            100
-            * max(cut["0.05"][0] for cut in file["galleries"][place]["single cuts"].values())
-        )
-    for key, what in (("stated", "stated"), ("judged", "judged"), ("auroc", "AUROC")):
-        found[f"what experts said of hits: {what}"] = lambda file, key=key: (
-            file["experts"]["now"]["all"][key]
-        )
-    return found
-
-
-FIGURES: dict[str, dict[str, Callable[[Document], float]]] = {
-    "default_model": {
-        "Flickr8k test, text to image R@1": lambda file: _recall(file, "flickr8k", "plain"),
-        "the same as shown": lambda file: _recall(file, "flickr8k", "shown"),
-        "COCO test in folds of a thousand, text to image R@1": (
-            lambda file: _recall(file, "coco", "1K folds")
-        ),
-        "the same in folds, as shown": lambda file: _recall(file, "coco", "1K folds, shown"),
-    },
-    "people": _people(),
-    "refusal": {
-        "nouns with the right picture first, of 1,030, %": (
-            lambda file: 100 * file["rows"]["mixed"]["nouns"]
-        ),
-    },
-    "common_absent": {
-        f"COCO's objects, there or not, among {part['size']}: AUROC": (
-            lambda file, number=number: file["objects"][number]["auroc"]["policy"]
-        )
-        for number, part in enumerate(({"size": 100}, {"size": 300}, {"size": 800}))
-    },
-    "first_answers": {
-        f"P of first answers, {what}, {name}: AUROC": (
-            lambda file, place=place, what=what: (
-                file["rows"][place]["auroc"][what]["P(relevant)"][0]
-            )
-        )
-        for place, name in (("flickr8k", "Flickr8k"), ("coco", "COCO"))
-        for what in ("relevant", "right")
-    },
-    "negation": {
-        "“X without Y”: wanted among the first, × plain search": (
-            lambda file: file["left_out"] / file["plain"]
-        ),
-    },
-}
+        read = best_measure(place)
+        yield Figure(f"{name}: best single measure, relevant: AUROC", "first_answers", read)
+    yield Figure(
+        "“X without Y”: pictures that fit, times those of a plain search",
+        "negation",
+        lambda file: file["left_out"] / file["plain"],
+        2,
+    )
 
 
 def main() -> None:
@@ -104,10 +133,11 @@ def main() -> None:
         if other["model"] in {one["model"] for one in seeds}:
             raise SystemExit(f"'{clone}' holds a model that was read already.")
         seeds.append(other)
-    rows = [summary(name, seeds) for name in seeds[0]["figures"]]
+    rows = [summary(one, seeds) for one in figures()]
     for row in rows:
-        values = ", ".join(f"{value:.3f}" for value in row["values"])
-        print(f"{row['what']:<70} {row['mean']:.3f} ± {row['spread']:.3f}  ({values})")
+        mean, spread = (f"{row[key]:.{row['digits']}f}" for key in ("mean", "spread"))
+        values = ", ".join(f"{value:.{row['digits']}f}" for value in row["values"])
+        print(f"{row['what']:<66} {mean} ± {spread}  ({values})")
     about = [{key: one[key] for key in ("seed", "model", "dev")} for one in seeds]
     print(f"-> {keep(NAME, {'seeds': about, 'rows': rows})}")
 
@@ -117,34 +147,30 @@ def found(clone: Path) -> Document:
     model = json.loads((clone / "avow/weights/default/encoder.json").read_text())["fingerprint"]
     about = json.loads((clone / "avow/weights/default/avow.json").read_text())
     results = clone / RESULTS.relative_to(RESULTS.parents[1])
-    figures = {}
-    for name, wanted in FIGURES.items():
-        file = json.loads((results / f"{name}.json").read_text())
+    files: dict[str, Document] = {}
+    for name in sorted({one.file for one in figures()}):
+        files[name] = json.loads((results / f"{name}.json").read_text())
         own = json.loads((RESULTS / f"{name}.json").read_text())
-        if clone.resolve() != RESULTS.parents[1] and file == own:
-            raise SystemExit(f"'{name}' of '{clone}' is that of the shipped model. Run it there.")
-        figures |= {what: read(file) for what, read in wanted.items()}
+        if clone.resolve() != RESULTS.parents[1] and files[name] == own:
+            raise SystemExit(f"'{name}' of '{clone}' is the shipped model's. Run it there.")
     dev = about["history"]["dev"]
     return {
         "seed": about["recipe"]["train"]["seed"],
         "model": model,
         "dev": dev.get("rsum", dev.get("total")),
-        "figures": figures,
+        "figures": {one.what: one.read(files[one.file]) for one in figures()},
     }
 
 
-def summary(name: str, seeds: list[Document]) -> Document:
-    values = [one["figures"][name] for one in seeds]
+def summary(figure: Figure, seeds: list[Document]) -> Document:
+    values = [one["figures"][figure.what] for one in seeds]
     return {
-        "what": name,
+        "what": figure.what,
+        "digits": figure.digits,
         "values": values,
         "mean": statistics.mean(values),
         "spread": statistics.stdev(values),
     }
-
-
-def _recall(file: Document, dataset: str, way: str) -> float:
-    return file["rows"][dataset][way]["text_to_image"][0]
 
 
 if __name__ == "__main__":
