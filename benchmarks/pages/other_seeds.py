@@ -13,7 +13,7 @@ def section() -> list[str]:
         [
             row["what"],
             *(figures.number(value, row["digits"]) for value in row["values"]),
-            " ± ".join(figures.number(row[key], row["digits"]) for key in ("mean", "spread")),
+            told(row["what"]),
         ]
         for row in kept["rows"]
     ]
@@ -25,3 +25,9 @@ def section() -> list[str]:
         "ImageNet ([notes](../notes/shipped-model.md)). Mean ± standard deviation.",
         figures.table(["", *seeds, "mean"], lines),
     ]
+
+
+def told(what: str) -> str:
+    """Mean and standard deviation of one figure."""
+    row = next(row for row in figures.load(FILE)["rows"] if row["what"] == what)
+    return " ± ".join(figures.number(row[key], row["digits"]) for key in ("mean", "spread"))

@@ -69,7 +69,8 @@ def shipped() -> list[str]:
     return [
         "## The shipped model",
         "A search shows hits in the order of their probability, which corrects "
-        'for hubs: the rows "as shown".',
+        'for hubs: the rows "as shown". How much of it the seed decides: [other seeds]'
+        "(people.md#other-seeds).",
         figures.table(["", *HEAD], lines),
         figures.command("python -m benchmarks.quality.default_model"),
         figures.source("default_model"),
