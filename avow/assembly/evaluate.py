@@ -184,5 +184,6 @@ def _check(scores: Sequence[np.ndarray], image_of: np.ndarray, fold: int) -> Non
         if not all(np.isfinite(row).all() for row in np.array_split(score, 64)):
             raise BadData(
                 "Some similarities are not finite. Expected numbers; check the features "
-                "for NaN with `avow features --verify` and the run for a diverged loss."
+                "for NaN with `avow features --verify` and the run for a diverged loss, which "
+                "a lower train.lr, train.precision=tf32 or train.kernels=false may mend."
             )

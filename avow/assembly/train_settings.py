@@ -68,7 +68,8 @@ class Training:
     """With `graphs`: record the loss and the steps of the optimiser, too, anew every epoch."""
     kernels: bool = field(default=False, metadata=LATER)
     """On a CUDA device with Triton: read captions with the GRUs of all views at once, and learn
-    by fused kernels. The same numbers to rounding."""
+    by fused kernels. The same numbers to rounding; with bfloat16 a run of SGR has ended in
+    similarities that are not finite."""
     gather: bool = False
     """With several processes: whether K is the global batch."""
     patience: int = 0
