@@ -116,6 +116,17 @@ def test_a_word_that_is_near_none_has_no_suggestion():
     )
 
 
+def test_a_correction_that_would_not_be_understood_is_not_offered():
+    answer = understand("xqzt blorp")
+    assert answer.unknown[1].suggestions and not answer.unknown[0].suggestions
+    assert answer.problem == "unknown_word" and answer.corrected is None
+    assert answer.message == (
+        "I don't know 'xqzt' or 'blorp'. Check the spelling or use another word."
+    )
+    long = "a wodden bridge over a quiet river with two old xqzt boats below"
+    assert understand(long).corrected == long.replace("wodden", "wooden")
+
+
 @pytest.mark.parametrize(
     "wrong, right",
     [

@@ -228,20 +228,21 @@ def _english(
         )
         for word in unknown
     )
-    corrected = _corrected(text, unknown, listed)
+    offered = {about.word for about in listed if about.suggestions}
+    most = UNKNOWN_SHARE * len(content)
+    left = _misread([word for word in odd if word.written not in offered])
+    corrected = None if left >= most else _corrected(text, unknown, listed)
     problem: Problem | None = None
     message = _unknown_message(odd, listed, corrected)
-    misread = sum(UNLEARNT if word.is_known else 1 for word in odd)
-    if misread >= UNKNOWN_SHARE * len(content) and odd:
+    if _misread(odd) >= most:
         problem = "unknown_word"
     elif message is None and _MANY.search(text):
         message = "How many there are is hardly read: this model does not count."
     if split.nothing_left and problem is None:
         problem = "only_left_out"
-        example = _quoted(f"a street without {split.nothing_left}")
         message = (
             f"{_quoted(text)} says only what to leave out; say what the picture shows as well, "
-            f"such as {example}."
+            f"such as {_quoted(f'a street without {split.nothing_left}')}."
         )
     return Understanding(
         split.text,
@@ -252,6 +253,10 @@ def _english(
         message=message,
         corrected=corrected,
     )
+
+
+def _misread(words: Sequence[_Word]) -> float:
+    return sum((UNLEARNT if word.is_known else 1.0 for word in words), 0.0)
 
 
 def _without_content(text: str, words: Sequence[_Word], kind: Kind) -> Understanding:
@@ -380,15 +385,13 @@ def _unknown_message(
     if not odd:
         return None
     names = " or ".join(_quoted(word.written) for word in odd[:MOST_SUGGESTED])
-    offers = {about.word: about.suggestions for about in listed}
-    first = [offers[word.written][:1] for word in odd[:MOST_SUGGESTED]]
     if all(word.is_known for word in odd):
         return f"This model never learnt {names}; say it in other words."
     if corrected is None:
         return f"I don't know {names}. Check the spelling or use another word."
-    if len(odd) == 1:
-        return f"I don't know {names}. Did you mean {_quoted(first[0][0])}?"
-    return f"I don't know {names}. Did you mean {_quoted(corrected)}?"
+    offers = {about.word: about.suggestions for about in listed}
+    meant = offers[odd[0].written][0] if len(odd) == 1 else corrected
+    return f"I don't know {names}. Did you mean {_quoted(meant)}?"
 
 
 def _quoted(text: str) -> str:
