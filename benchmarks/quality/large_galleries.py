@@ -12,10 +12,11 @@ that half, and with four of five of ImageNet's.
 
 Asked: names of COCO's 80 objects, whose lists are complete, in galleries with what they name
 and in the same galleries without it; names of ImageNet's classes that no training caption of
-COCO has a word of, over photographs of COCO and with those of ImageNet among them; and test
-captions, whose labels are drawn by how well they agree with a picture's own captions. Each of
-three seeds draws other photographs. The shipped policy stands beside itself without the part
-for large galleries, which is what judged them before.
+COCO has a word of, over photographs of COCO and with those of ImageNet among them; test
+captions, whose labels are drawn by how well they agree with a picture's own captions; and
+nouns and phrases of captions ("two dogs"), where five or more of the photographs show them by
+their own captions. Each of three seeds draws other photographs. The shipped policy stands
+beside itself without the part for large galleries, which is what judged them before.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from avow.retrieval.library import Library
 from avow.retrieval.sample_parts import Asked as SampleQueries
 from avow.retrieval.sample_parts import number_by_parts
 from avow.study import relevance_labels as fitting
-from avow.study.short_queries import object_names, with_article
+from avow.study.short_queries import noun_names, object_names, phrases, with_article
 from avow.trust.coherence import Number
 from avow.trust.judgements import Judgements
 from avow.trust.policy import Policy
@@ -55,6 +56,8 @@ from benchmarks.quality.first_answers import expert_curve, sentences
 NAME = "large_galleries"
 SIZES, SEEDS = (2500, 10_000, 50_000), (0, 1, 2)
 CAPTION_SIZES, CAPTIONS = (2500, 10_000), 800
+SHOWN_BY = 5
+"""Photographs of a gallery that show what a noun or a phrase says, at least."""
 WITHOUT = 2
 """Every second object is taken away, one at a time."""
 IMAGENET = "ILSVRC2012_val_"
@@ -105,6 +108,8 @@ def main() -> None:
         "objects": objects(lab, policies, known, side),
         "rare": rare_names(lab, policies, known, side, chosen.index),
         "captions": captions(lab, policies, known, side.captioned),
+        "nouns": said(lab, policies, known, side.captioned, "nouns"),
+        "phrases": said(lab, policies, known, side.captioned, "phrases"),
     }
     for kind, cells in rows.items():
         for key, found in cells.items():
@@ -217,6 +222,29 @@ def captions(
                 found[name].append(
                     present(told(policy, seen, texts, match, lab.encoder.fingerprint))
                 )
+        for name, cell in found.items():
+            cells[f"{size} {name}"] = over_seeds(cell)
+    return cells
+
+
+def said(
+    lab: Lab, policies: dict[str, Policy], known: Known, split: Split, kind: str
+) -> dict[str, Any]:
+    """Nouns or phrases of captions, which the photographs show whose captions say them."""
+    named = noun_names(split, most=300) if kind == "nouns" else phrases(split, at_least=3)
+    every, texts = known.of(split.image_ids), Texts.of(lab, named.queries)
+    cells: dict[str, Any] = {}
+    for size in CAPTION_SIZES:
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in policies}
+        for seed in SEEDS:
+            rows = np.random.default_rng(seed).permutation(len(split.image_ids))[:size]
+            match = named.match[:, rows]
+            common = np.flatnonzero(match.sum(1) >= SHOWN_BY)
+            asked = texts.only(common)
+            seen = ask_all(every.only(rows), asked, lab, seed)
+            for name, policy in policies.items():
+                model = lab.encoder.fingerprint
+                found[name].append(present(told(policy, seen, asked, match[common], model)))
         for name, cell in found.items():
             cells[f"{size} {name}"] = over_seeds(cell)
     return cells
