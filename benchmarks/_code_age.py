@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "avow"
 ROOMS = ("methods", "losses", "blocks", "training")
 ARITHMETIC = ("core/opinion.py", "core/evidence.py", "core/gamma.py")
-TRANSFORMERS = ("blocks/lora_text.py", "blocks/cached_text.py")
+TRANSFORMERS = {"blocks/lora_text.py", "blocks/cached_text.py"}
 """They count where a recipe reads with a transformer, or asks one what fits."""
 LENGTH = 12
 
@@ -37,18 +37,18 @@ def code_of(recipe: str) -> str | None:
         for key, value in content[part].items()
     } | {key: value for key, _, value in (change.partition("=") for change in changes)}
     starts = [f"methods/{chosen['method.name']}.py", f"losses/{chosen['loss.name']}.py"]
-    unused = () if _asks_a_transformer(chosen) else TRANSFORMERS
+    files = _reached([*starts, "training/loop.py", *ARITHMETIC])
+    if not _asks_a_transformer(chosen):
+        files -= TRANSFORMERS
     digest = hashlib.sha256()
-    for file in sorted(_reached([*starts, "training/loop.py", *ARITHMETIC])):
-        if file in unused:
-            continue
+    for file in sorted(files):
         digest.update(f"{file}\n{_meaning(file)}\n".encode())
     return digest.hexdigest()[:LENGTH]
 
 
 def _asks_a_transformer(chosen: dict[str, str]) -> bool:
-    words = chosen.get("method.text", "gru") in ("gru", "glove")
-    return not words or "method.names" in chosen or "loss.others" in chosen
+    reads = chosen.get("method.text", "gru") not in ("gru", "glove")
+    return reads or "method.names" in chosen or "loss.others" in chosen
 
 
 def _reached(starts: list[str]) -> set[str]:

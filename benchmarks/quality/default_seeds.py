@@ -24,14 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._report import RESULTS, keep
+from benchmarks.pages.people import GALLERIES
 
 NAME = "default_seeds"
 Document = dict[str, Any]
-GALLERIES = {
-    "flickr8k": "Flickr8k test",
-    "coco": "COCO test, a part",
-    "flickr8k+coco": "both together",
-}
 
 
 @dataclass(frozen=True)
